@@ -12,7 +12,7 @@ from vfl_node.alignment.alignment import Alignment
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import DataError, PeerLost, PolicyError, ProtocolError, UsageError
 from vfl_node.session.memory import MemoryOfOneRun
-from vfl_node.settings.limits import Budgets, Limits, Sizes
+from vfl_node.settings.limits import Budgets, Limits, SizeLimits
 from vfl_node.transport.generated.vfl.v1 import session_pb2
 
 IDS_A, IDS_P = [b"%d" % i for i in range(9)], [b"%d" % i for i in range(5, 12)]
@@ -247,8 +247,8 @@ def test_a_set_of_ours_that_is_too_small(run_alignment, protocol):
     ("limits", "count", "code"),
     [
         (Limits(min_own_rows=1, min_peer_rows=7), 6, "E_TOO_FEW"),
-        (limits_from(1, size=Sizes(rows=100)), 101, "E_TOO_MANY"),
-        (limits_from(1, size=Sizes(rows=100)), 2**63, "E_TOO_MANY"),
+        (limits_from(1, size=SizeLimits(rows=100)), 101, "E_TOO_MANY"),
+        (limits_from(1, size=SizeLimits(rows=100)), 2**63, "E_TOO_MANY"),
     ],
 )
 def test_an_announced_size_outside_the_limits(run_alignment, protocol, limits, count, code):
@@ -267,7 +267,7 @@ def test_an_announced_size_outside_the_limits(run_alignment, protocol, limits, c
 )
 def test_a_set_of_ours_that_is_too_large_as_announced(run_alignment, terms, most):
     """Refused before anything is said, and said to be our own: the peer would refuse it under the same limit."""
-    run = run_alignment("psu", IDS_A, IDS_P, limits=limits_from(1, size=Sizes(rows=most)), **terms)
+    run = run_alignment("psu", IDS_A, IDS_P, limits=limits_from(1, size=SizeLimits(rows=most)), **terms)
     assert (type(run.active), run.active.code) == (PolicyError, "E_TOO_MANY")
     assert "this party" in run.active.message
     assert str(most + 1) in run.active.message

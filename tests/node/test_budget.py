@@ -15,7 +15,7 @@ from vfl_node.job.costs import HEAD_BYTES, TableShape
 from vfl_node.models import InputSchema, architecture_of
 from vfl_node.models.building import build_bottom, build_classifier
 from vfl_node.settings.defences import read_params
-from vfl_node.settings.limits import Limits, Sizes
+from vfl_node.settings.limits import Limits, SizeLimits
 from vfl_node.settings.protection import FeatureAuditSettings, Protection
 from vfl_node.training.split.config import Train
 from vfl_node.transport.bounds import MAX_FRAME_BYTES
@@ -59,8 +59,8 @@ def test_more_steps_than_the_owner_allows_are_refused() -> None:
         check_limits(job({"epochs": 100_000}, evaluate={"repeats": 1000}), "passive", Limits())
     long = job({"epochs": 1000, "batch_size": 1})
     with pytest.raises(PolicyError, match=r"800,000 training steps.* limit is 500,000"):
-        memory.check_steps(long, 1000, Limits(size=Sizes(steps=500_000)))
-    memory.check_steps(long, 600, Limits(size=Sizes(steps=500_000)))
+        memory.check_steps(long, 1000, Limits(size=SizeLimits(steps=500_000)))
+    memory.check_steps(long, 600, Limits(size=SizeLimits(steps=500_000)))
 
 
 def test_a_message_may_be_as_large_as_the_job_makes_it() -> None:

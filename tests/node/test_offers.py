@@ -23,7 +23,7 @@ from vfl_node.node.work import Work
 from vfl_node.node.works import Works
 from vfl_node.session.spent import Expense
 from vfl_node.settings.node import Peer, Settings
-from vfl_node.settings.resources import Queue, Share
+from vfl_node.settings.resources import QueueSettings, Share
 from vfl_node.transport.bounds import MOST_JOB_BYTES
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Cancel, Notice, Offer
 
@@ -269,7 +269,7 @@ def test_a_peers_share_of_the_places_follows_from_how_many_may_submit_jobs(place
         "policy": {"everyone": {"coordinators": ["notary"]}},
     }
     assert Settings(**settings).running_of("p0") == share
-    allowed = Settings(**settings, queue=Queue(others=Share(running=3), partners={"p1": Share(running=2)}))
+    allowed = Settings(**settings, queue=QueueSettings(others=Share(running=3), partners={"p1": Share(running=2)}))
     assert (allowed.running_of("p0"), allowed.running_of("p1")) == (3, 2)
 
 

@@ -19,7 +19,7 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import PeerLost, PolicyError, ProtocolError, StateError
 from vfl_node.session.memory import MemoryOfOneRun
 from vfl_node.session.pins import MemoryPins
-from vfl_node.settings.limits import Budgets, Limits, Sizes
+from vfl_node.settings.limits import Budgets, Limits, SizeLimits
 from vfl_node.transport.generated.vfl.v1 import alignment_pb2
 
 IDS = [[b"%d" % i for i in range(9)], [b"%d" % i for i in range(5, 12)], [b"%d" % i for i in range(3, 15, 2)]]
@@ -196,7 +196,7 @@ def test_each_party_checks_the_size_of_each_other():
         "E_TOO_FEW",
         "insurer announces 6 records, and this node's minimum is 7",
     )
-    large = run_several("psu", IDS, limits_of={"insurer": limits_from(1, size=Sizes(rows=8))})
+    large = run_several("psu", IDS, limits_of={"insurer": limits_from(1, size=SizeLimits(rows=8))})
     assert (large["insurer"].code, large["insurer"].message) == (
         "E_TOO_MANY",
         "clinic announces 9 records, and this node accepts at most 8",
