@@ -54,7 +54,7 @@ class Lab:
         }
         self.settings = Settings.model_validate(settings | changes)
         self.works = Works(self.settings, self.store)
-        self.works.attach(SimpleNamespace(online=lambda name: False, tell=lambda *told: False))  # type: ignore[arg-type]
+        self.works.attach(SimpleNamespace(online=lambda name: False, tell=lambda *told: False, check_version=lambda name: None))  # type: ignore[arg-type]
         self.jobs = Jobs(self.settings, self.store, self.works)
         self.offers = Offers(self.settings, self.store, self.works)
         self.approvals = Approvals(self.settings, self.store, self.works, Tokens(self.store.folder))
@@ -75,7 +75,7 @@ class Lab:
         return record and record.state
 
     def documents(self, job_id: str = "weekly-1") -> dict[str, Any]:
-        return {name: json.loads(body) for name, body in self.store.documents(job_id).items() if name != "note"}
+        return {name: json.loads(body) for name, body in self.store.documents(job_id).items() if name not in ("note", "terms")}
 
 
 @pytest.fixture

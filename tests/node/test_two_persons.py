@@ -52,6 +52,7 @@ def test_two_persons_say_yes_and_the_consent_names_neither(lab: Lab) -> None:
     assert approve(lab, "bert") == "waiting"
     assert lab.begun == ["weekly-1"]
     shown = lab.approvals.show("weekly-1")
+    assert shown["decision"]["note"] == "anna: as agreed"
     assert (shown["decision"]["by"], shown["decision"]["persons"]) == ("persons", ["anna", "bert"])
     consent = lab.documents()["consent lab"]
     assert len(set(consent["persons"])) == 2
@@ -62,6 +63,7 @@ def test_no_person_counts_twice_and_nobody_without_a_name(lab: Lab) -> None:
     lab.offered(manifest())
     assert refused(lab, None) == "E_PERSON"  # the owner's socket
     assert refused(lab, "nobody-here") == "E_PERSON"
+    assert refused(lab, "eve") == "E_PERSON"  # who may only look
     approve(lab, "anna")
     assert refused(lab, "anna") == "E_PERSON"
     assert refused(lab, None) == "E_PERSON"
@@ -120,3 +122,23 @@ def test_a_job_as_a_person_approved_it_runs_by_rule(lab: Lab) -> None:
     changed = JOB.model_copy(update={"train": JOB.train.model_copy(update={"epochs": 4})})
     lab.offered(manifest(changed, "weekly-4"), job=changed)
     assert lab.state("weekly-4") == "asked"
+
+
+def test_the_newest_decision_on_the_same_job_counts(lab: Lab) -> None:
+    again = {"approve": [{"name": "as before", "when": {"same_as_approved": True}, "by": "rule"}]}
+    lab.offered(manifest())
+    lab.configure(policy={})
+    approve(lab, None)
+    lab.offered(manifest(job_id="weekly-2"))
+    lab.approvals.refuse("weekly-2", "purpose")
+    lab.configure(policy=again)
+    lab.offered(manifest(job_id="weekly-3"))
+    assert lab.state("weekly-3") == "asked"
+
+
+def test_an_own_job_approves_none_of_a_partner(lab: Lab) -> None:
+    again = {"approve": [{"name": "as before", "when": {"same_as_approved": True}, "by": "rule"}]}
+    lab.configure(policy=again)
+    lab.jobs.submit(JOB, person="sam")
+    lab.offered(manifest())
+    assert lab.state() == "asked"

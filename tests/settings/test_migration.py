@@ -99,6 +99,9 @@ def test_tables_of_one_peer_stay_its_own() -> None:
     policy = read({"data": data}).policy
     assert policy.limits_of("lab").tables == ("a", "b")
     assert policy.limits_of("shop").tables == ("b",)
+    assert policy.limits_of("a peer of later").tables == ("b",)
+    nobody = read({"data": {"path": "a.csv", "peers": []}}).policy
+    assert nobody.limits_of("lab").tables == ()
 
 
 @pytest.mark.parametrize(
@@ -108,6 +111,12 @@ def test_tables_of_one_peer_stay_its_own() -> None:
         ({"accept_jobs_from": ["lab"], "policy": {}}, "accept_jobs_from is of an earlier version"),
         ({"limits": {"min_set": 1}}, "limits.min_set is no key"),
         ({"limits": [1]}, "limits are keys and values"),
+        ({"limits": {"protocols": "any"}}, "protocols: a list"),
+        ({"limits": {"inputs_per_peer": None}}, "limits.inputs_per_peer has no value"),
+        ({"limits": {"jobs_per_peer": 5}, "queue": 5}, "queue are keys and values"),
+        ({"accept_jobs_from": "lab"}, "accept_jobs_from: a list"),
+        ({"accept_jobs_from": 5}, "accept_jobs_from: a list"),
+        ({"data": {"path": "a.csv", "peers": "lab-2"}}, "peers: a list"),
     ],
 )
 def test_both_forms_together_and_unknown_keys_are_refused(document: dict[str, Any], said: str) -> None:
@@ -166,3 +175,16 @@ def test_a_policy_that_is_written_says_only_what_was_said(tmp_path: Path) -> Non
         "reveal",
         "tables",
     }
+
+
+def test_a_paired_node_is_moved_with_its_peers(tmp_path: Path) -> None:
+    config = tmp_path / "node.yaml"
+    config.write_text(BEFORE.replace("peers: {lab: {}, shop: {}}\n", "peers: {shop: {}}\n"))
+    (tmp_path / "peers").mkdir()
+    (tmp_path / "peers" / "lab.yaml").write_text("address: 127.0.0.1:1\n")
+    plan = plan_migration(config)
+    assert plan
+    config.chmod(0o644)
+    plan.write()
+    assert load_settings(config).policy.limits_of("lab").tables == ("default",)
+    assert {path.stat().st_mode & 0o777 for path in tmp_path.glob("*.yaml")} == {0o644}

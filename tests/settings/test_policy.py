@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vfl_node.configuration.models import parse
-from vfl_node.errors import PolicyError, UsageError
+from vfl_node.errors import DataError, PolicyError, UsageError
 from vfl_node.execution.allowed import check_allowed
 from vfl_node.job import Job
 from vfl_node.settings.limits import Limits, Tighter, tightest
 from vfl_node.settings.node import Settings
 from vfl_node.settings.policy import PRESETS, SAYS_YES, Asked, Policy
-from vfl_node.settings.policy_view import describe, list_differences
+from vfl_node.settings.policy_view import describe, digest_of, list_differences, list_unknown
 
 EXAMPLE = """
 preset: careful
@@ -53,7 +53,7 @@ def at(day: int, hour: int) -> datetime:
 
 
 def decide(asked: Job, submitter: str = "lab", *, known: bool = False, when: datetime | None = None) -> tuple[str, str]:
-    decision = policy().decide(Asked(asked, "clinic", submitter, known=known), when or at(27, 20))
+    decision = policy().decide(Asked(asked, "clinic", (submitter,), known=known), when or at(27, 20))
     return decision.by, decision.line
 
 
@@ -105,7 +105,7 @@ def test_a_line_ends_with_its_last_day_in_its_zone() -> None:
 
 @pytest.mark.parametrize("preset", list(PRESETS))
 def test_the_preset_has_the_last_word(preset: str) -> None:
-    assert policy(f"preset: {preset}").decide(Asked(job(), "clinic", "lab")).by == SAYS_YES[preset]
+    assert policy(f"preset: {preset}").decide(Asked(job(), "clinic", ("lab",))).by == SAYS_YES[preset]
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,6 @@ LIMITS = {
     "coordinators": [[], ["notary"], "any"],
     "unbounded_models": [[], ["taylor"], "any"],
     "reveal": [[], ["matched"], "any"],
-    "min_own_rows": [1000, 50, 1],
     "size": [{"steps": 10, "parameters": 10}, {"steps": 10**5, "parameters": 10**5}, {"steps": 10**12, "parameters": 10**12}],
 }
 """Values of limits, each looser than the one before."""
@@ -175,7 +174,7 @@ def test_a_looser_limit_refuses_no_job_that_a_tighter_one_allows(data: st.DataOb
     assert allowed(loose, asked) >= allowed(tight, asked)
 
 
-@pytest.mark.parametrize("key", sorted(LIMITS.keys() - {"min_own_rows"}))  # which binds when the table is read
+@pytest.mark.parametrize("key", LIMITS)
 def test_each_of_these_limits_refuses_some_job(key: str) -> None:
     tightest_value, loosest = {key: LIMITS[key][0]}, {name: values[-1] for name, values in LIMITS.items()}
     assert all(allowed(loosest, asked) for asked in JOBS)
@@ -258,6 +257,52 @@ def test_what_another_policy_changes_is_listed() -> None:
         ("", "never", [], [{"name": "x", "when": {}}]),
     ]
     assert describe(settings, settings.policy)["limits"]["lab"]["budgets.trainings"] == 2
+
+
+def test_who_passes_a_job_on_is_a_submitter_too() -> None:
+    asked = Asked(job(["lab", "insurer"]), "lab", ("clinic", "insurer"))
+    for line, by in (
+        ("never: [{name: x, when: {submitters: [insurer]}}]", "nobody"),
+        ("approve: [{name: x, when: {submitters: [clinic]}, by: rule}]", "one"),
+        ("approve: [{name: x, when: {submitters: [clinic, insurer]}, by: rule}]", "rule"),
+    ):
+        assert policy(line).decide(asked).by == by
+
+
+def test_a_table_is_barred_from_every_party_also_a_coordinator() -> None:
+    tables = {"tables": {"clinic": "hearts"}, "train": HIDDEN["train"]}
+    data = {"hearts": {"path": "a.csv"}, "lungs": {"path": "b.csv"}}
+    allowed = {"unbounded_models": "any", "coordinators": ["notary"]}
+
+    def ask(*names: str) -> None:
+        partners = {name: {"tables": ["hearts"]} for name in names}
+        check_allowed(node({"everyone": allowed, "partners": partners}, data=data), job(coordinator="notary", **tables))
+
+    ask("lab", "notary")
+    for name in ("lab", "notary"):
+        with pytest.raises(DataError, match="is not for jobs with"):
+            ask(name)
+
+
+def test_the_digest_is_of_what_is_written() -> None:
+    strict, looser = policy("preset: strict"), policy("preset: strict\neveryone: {min_own_rows: 50}")
+    assert strict.limits_of("lab").min_own_rows != looser.limits_of("lab").min_own_rows
+    assert digest_of(strict) != digest_of(looser)
+    assert digest_of(policy("partners: {a: {}, b: {}}")) == digest_of(policy("partners: {b: {}, a: {}}  # the same"))
+    assert digest_of(policy("{}")) == digest_of(policy("preset: careful"))
+
+
+def test_names_of_no_peer_are_found() -> None:
+    mistyped = policy("never: [{name: x, when: {partners: [insurrer, lab]}}]\neveryone: {coordinators: [notery]}")
+    assert list_unknown(node({}), mistyped) == ["insurrer", "notery"]
+
+
+def test_utc_needs_no_database_of_time_zones(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> None:
+        raise AssertionError(name)
+
+    monkeypatch.setattr("vfl_node.settings.policy.ZoneInfo", missing)
+    assert policy("preset: trial").is_open(["lab"])
 
 
 def test_another_policy_holds_for_all_copies_of_the_settings() -> None:

@@ -98,6 +98,17 @@ def test_a_job_waits_for_the_hours_of_the_policy_and_begins_in_them(nodes: OwnAu
     both_done(nodes, job_id)
 
 
+def test_a_job_that_waits_is_held_against_the_policy_of_the_moment_when_it_begins(nodes: OwnAuthorities) -> None:
+    begin = datetime.now(timezone.utc) + timedelta(hours=2)
+    apply(nodes, preset="trial", partners={"clinic": {"hours": [f"daily {begin:%H:%M}-{begin + timedelta(hours=1):%H:%M}"]}})
+    job_id = nodes.submit(JOB)
+    nodes.wait_until(lambda: "the hours" in nodes.view("lab", job_id).get("note", ""))
+    apply(nodes, preset="trial", never=[{"name": "not any more", "when": {"protocols": ["psi"]}}])
+    assert nodes.end("lab", job_id)["error"]["code"] == "E_POLICY"
+    assert "never: not any more" in nodes.view("lab", job_id)["error"]["message"]
+    assert nodes.end("clinic", job_id)["state"] == "failed"
+
+
 def test_a_job_that_waits_for_its_hours_can_be_cancelled(nodes: OwnAuthorities) -> None:
     begin = datetime.now(timezone.utc) + timedelta(hours=2)
     apply(nodes, preset="trial", everyone=at_least(1) | {"hours": [f"daily {begin:%H:%M}-{begin + timedelta(hours=1):%H:%M}"]})
@@ -152,8 +163,12 @@ def test_a_partner_hears_one_word_and_of_a_strict_policy_none(
             assert apply(nodes, person(nodes, "bert"))["applied"] is False
             assert apply(nodes, person(nodes, "bert"))["applied"] is False
             assert apply(nodes, person(nodes, "carl"), preset="trial")["applied"] is False  # another policy
+            nodes.client("lab").revoke_token("carl")  # whose wish then counts no more
+            assert apply(nodes, person(nodes, "bert"), preset="trial")["applied"] is False
+            TOKENS["carl"] = nodes.client("lab").create_token("carl", ["admin"], 30)
+            assert nodes.client("lab").policy()["proposed_by"] == "bert"
             assert nodes.client("lab").policy()["preset"] == "strict"
-            assert apply(nodes, person(nodes, "bert"), preset="trial")["applied"] is True
+            assert apply(nodes, person(nodes, "carl"), preset="trial")["applied"] is True
 
 
 def test_past_jobs_are_decided_anew(nodes: OwnAuthorities) -> None:

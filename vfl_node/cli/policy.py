@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Optional
 
 import typer
 from rich.table import Column, Table
+from rich.text import Text
 
 from vfl_node.cli.shared import (
     ConfigOption,
@@ -20,6 +20,7 @@ from vfl_node.cli.shared import (
     app,
     client_at,
     client_of,
+    err,
     out,
     print_json,
     print_table,
@@ -29,7 +30,7 @@ from vfl_node.errors import UsageError
 from vfl_node.process.files import fault, write_whole
 from vfl_node.settings.node import Settings
 from vfl_node.settings.policy import Policy
-from vfl_node.settings.policy_view import describe, list_differences, read_policy
+from vfl_node.settings.policy_view import describe, list_differences, list_unknown, read_policy
 from vfl_node.settings.reading import load_settings
 
 policies = typer.Typer(help="Look at a node's policy, and change it.", no_args_is_help=True, rich_markup_mode=None)
@@ -75,6 +76,8 @@ def check(
     """
     settings = load_settings(config)
     policy = read_policy(settings, text_of(file), str(file))
+    for name in list_unknown(settings, policy):
+        err.print(f"warning: {name} is no peer of {settings.name}", markup=False)
     found = _judge_past(settings, policy, text_of(file)) if against_past else []
     found += [_judge(settings.try_policy(policy), job, submitter)] if job else []
     if as_json:
@@ -82,7 +85,7 @@ def check(
     elif found:
         table = Table(Column("job", overflow="fold"), "from", "says yes", "why", box=None, pad_edge=False)
         for each in found:
-            table.add_row(each["id"], each["submitter"], each["by"], each["why"])
+            table.add_row(*(Text(each[key]) for key in ("id", "submitter", "by", "why")))
         print_table(table)
     else:
         out.print(f"{file} is a policy for {settings.name}", markup=False)
@@ -162,8 +165,10 @@ def _judge(settings: Settings, file: Path, submitter: str) -> dict[str, Any]:
     from vfl_node.node.policies import judge_new
 
     job = load_job(file)
-    verdict = judge_new(settings, job, submitter or job.parties.active)
-    return {"id": str(file), "name": job.name, "submitter": submitter or job.parties.active, "ran": True, **asdict(verdict)}
+    asker = submitter or job.parties.active
+    decision = judge_new(settings, job, asker)
+    about = {"id": str(file), "name": job.name, "submitter": asker, "ran": True}
+    return about | {"by": decision.by, "why": decision.line}
 
 
 def _limits_table(limits: Mapping[str, Mapping[str, Any]]) -> Table:
@@ -171,7 +176,7 @@ def _limits_table(limits: Mapping[str, Mapping[str, Any]]) -> Table:
     shown = [name for name in limits if name == "everyone" or limits[name] != limits["everyone"]]
     table = Table(Column("limit", no_wrap=True), *shown, box=None, pad_edge=False)
     for key in limits["everyone"]:
-        table.add_row(key, *(_word(limits[name][key]) for name in shown))
+        table.add_row(key, *(Text(_word(limits[name][key])) for name in shown))
     return table
 
 

@@ -32,7 +32,7 @@ def data_of(settings: Settings, job: Job | None) -> Data:
             code="E_TABLE",
             hint=f"name one in the job, tables: {{{own}: NAME}}; names in this node's data: {', '.join(tables)}",
         )
-    barred = [other for other in job.parties.others(own) if not _is_for(settings, name, other)] if job else []
+    barred = barred_from(settings, job, name) if job else []
     if barred:
         raise DataError(
             f"{own}: no table for this job: {name!r} is not for jobs with {', '.join(barred)}",
@@ -40,6 +40,11 @@ def data_of(settings: Settings, job: Job | None) -> Data:
             hint=f"if this node's owner allows it, in the policy: partners: {{{barred[0]}: {{tables: [{name}]}}}}",
         )
     return table
+
+
+def barred_from(settings: Settings, job: Job, name: str) -> list[str]:
+    """The other parties of a job, also a coordinator, with which the policy allows no job over the table ``name``."""
+    return [other for other in job.parties.all if other != settings.name and not _is_for(settings, name, other)]
 
 
 def _is_for(settings: Settings, name: str, partner: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from vfl_node.alignment.linkage.policy import check_sigma
+from vfl_node.data.named import barred_from, data_of, table_name
 from vfl_node.errors import UsageError
 from vfl_node.estimate.memory import check_limits
 from vfl_node.job import Job
@@ -72,6 +73,7 @@ def check_allowed(settings: Settings, job: Job, *, by_peer: bool = False, loadin
     if job.train and role != "coordinator" and loading:
         job.train.check_here(settings.models)
     check_limits(job, role, limits, models=settings.models)
+    _check_table(settings, job)
     _check_known(settings, job)
 
 
@@ -89,6 +91,13 @@ def _check_coordinator(settings: Settings, job: Job, *, by_peer: bool) -> None:
         f"job {job.name!r} of a peer has {name} as coordinator, whom this node's owner has not listed",
         f"if {name} works together with no other party: coordinators: [{name}] in this node's policy",
     )
+
+
+def _check_table(settings: Settings, job: Job) -> None:
+    """Raise DataError (``E_TABLE``) if the policy bars the table of a job from one of its parties."""
+    name = table_name(settings, job)
+    if not job.predict and name in settings.tables and barred_from(settings, job, name):
+        data_of(settings, job)
 
 
 def _check_known(settings: Settings, job: Job) -> None:

@@ -6,7 +6,7 @@ binds it, here as at its node.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -141,7 +141,7 @@ def trial_settings(
             "peers": peers_in(job.parties, name),
             "insecure_loopback": True,
             "threads": threads,
-            "policy": _run_by_rule(policy),
+            "policy": _run_by_rule(policy, job.parties.all),
             "models": _add_defaults(models, own.document.get("models")),
         }
         if role == "active":
@@ -206,11 +206,12 @@ def _read_earlier(own: PrivateSettings) -> Mapping[str, Any]:
     return {key: value for key, value in moved.items() if key != "queue"}
 
 
-def _run_by_rule(policy: Any) -> Any:
-    """A party's policy in a trial, in which nobody is asked; something else is left as it is, for the error about it."""
+def _run_by_rule(policy: Any, parties: Sequence[str]) -> Any:
+    """A party's policy in a trial, in which nobody is asked and other partners have no part; what is none is left as it is."""
     trial = {"name": "a trial", "by": "rule"}
     if isinstance(policy, Policy):
-        return policy.model_copy(update={"approve": (Approve.model_validate(trial), *policy.approve)})
+        partners = {name: limits for name, limits in policy.partners.items() if name in parties}
+        return policy.model_copy(update={"approve": (Approve.model_validate(trial), *policy.approve), "partners": partners})
     if not isinstance(policy, Mapping | None):
         return policy
     lines = (policy or {}).get("approve", [])

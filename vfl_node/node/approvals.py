@@ -101,23 +101,24 @@ class Approvals:
             check_allowed(self._settings, record.job, by_peer=True)
             check_budget(self._settings, record.job)
             by = self._consents.decide(record.job, record.submitter, manifest).by
-            said = self._hear_yes(job_id, person, note) if by == "two" else [person or OWNER]
+            said = self._hear_yes(job_id, person, note) if by == "two" else [Yes(person or OWNER, "", utc_now(), note)]
             if by == "two" and len(said) < NEEDED:
                 log.info("one person has approved the job, a second one must", job=job_id, peer=record.submitter)
                 return record
             self._works.check_room(record.submitter, serves=record.is_service, stored=True)
             failpoints.reach("decide")
-            answer = self._consents.answer(manifest, "approve", "persons", note, said)
+            notes = "; ".join(f"{each.person}: {each.note}" if len(said) > 1 else each.note for each in said if each.note)
+            answer = self._consents.answer(manifest, "approve", "persons", notes, [each.person for each in said])
             record = self._store.update(record, answer, state="waiting")
             log.info("job approved", job=job_id, peer=record.submitter, digest=manifest.digest)
             failpoints.reach("decided")
             self._works.begin(record)
         return record
 
-    def _hear_yes(self, job_id: str, person: str | None, note: str) -> list[str]:
-        """Keep that ``person`` says yes; returns the names of all who have. Raises UsageError (``E_PERSON``)."""
+    def _hear_yes(self, job_id: str, person: str | None, note: str) -> list[Yes]:
+        """Keep that ``person`` says yes; returns that of all who have. Raises UsageError (``E_PERSON``)."""
         known = self._people.get(person) if person else None
-        if known is None:
+        if known is None or not known.roles & DECIDERS:
             raise UsageError(
                 f"two persons must say yes to job {job_id}, and nobody is named",
                 code="E_PERSON",
@@ -130,7 +131,7 @@ class Approvals:
         said = [*earlier, Yes(known.name, known.mark, utc_now(), note)]
         if len(said) < NEEDED:
             self._consents.keep_yes(job_id, said[-1])
-        return [each.person for each in said]
+        return said
 
     def _count_yes(self, job_id: str) -> list[Yes]:
         """Each yes that counts: its person may still say it, by the same token."""

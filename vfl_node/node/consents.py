@@ -30,6 +30,9 @@ NOTE = "note"
 PERSONS = "persons"
 """Name of what this node keeps of who has decided: a salt, and the names."""
 
+TERMS = "terms"
+"""Name of the terms of a job that was decided on, by which another job of the same is known."""
+
 YES = "yes "
 """How the names begin of what is kept of persons who have said yes while another one must, too: of each by its token."""
 
@@ -133,23 +136,27 @@ class Consents:
         """
         policy = self._settings.rules
         remembers = manifest is not None and any(line.when.same_as_approved for line in policy.approve)
-        known = remembers and manifest is not None and self._has_approved(manifest.terms, stored)
-        decision = policy.decide(Asked(job, self._settings.name, submitter, known=known))
+        known = remembers and manifest is not None and self._was_approved(manifest.terms, stored)
+        asker = manifest.requested_by.party if manifest else submitter
+        submitters = tuple(dict.fromkeys((submitter, asker)))
+        decision = policy.decide(Asked(job, self._settings.name, submitters, known=known))
         if decision.by == "nobody":
             why: Why = "kind" if decision.line.startswith("never") else "partner"
             raise refusal(why, f"this node's policy refuses job {job.name!r} ({decision.line})", f"see {decision.line}")
         return decision
 
-    def _has_approved(self, terms: str, stored: Record | None) -> bool:
-        """Whether a person here has approved a job of these terms, of those that are still kept and older than ``stored``."""
-        for record in self._store.records():
-            if stored and (record.id == stored.id or record.submitted > stored.submitted):
+    def _was_approved(self, terms: str, stored: Record | None) -> bool:
+        """Whether persons here have approved the job of these terms on which they decided last, of those before ``stored``.
+
+        Jobs that this owner submits do not count: nobody is asked about them.
+        """
+        for record in filter(None, map(self._store.get, self._store.kept_with(TERMS, terms.encode()))):
+            later = stored is not None and (record.id == stored.id or record.submitted > stored.submitted)
+            if record.submitter == self._settings.name or later:
                 continue
             with suppress(PolicyError, StateError):  # a damaged one counts for nothing
-                decision, manifest = self.decision(record.id), self.manifest(record.id)
-                yes = decision is not None and (decision[0].verdict, decision[0].by) == ("approve", "persons")
-                if yes and manifest and manifest.terms == terms:
-                    return True
+                if (decision := self.decision(record.id)) and decision[0].by == "persons":
+                    return decision[0].verdict == "approve"
         return False
 
     def check_same(self, offer: Offer) -> None:
@@ -178,7 +185,8 @@ class Consents:
         key = self._signers.key if consent.party in manifest.signers else None
         told = {NOTE: note[:MOST_NOTE].encode()} if note else {}
         who = {PERSONS: json.dumps({"salt": salt, "names": list(persons)}).encode()} if persons else {}
-        return {name_of(consent.party): sign_consent(consent, key) if key else consent.to_bytes(), **told, **who}
+        signed = sign_consent(consent, key) if key else consent.to_bytes()
+        return {name_of(consent.party): signed, TERMS: manifest.terms.encode(), **told, **who}
 
     def deciders(self, job_id: str) -> list[str]:
         """Names of the persons who have decided here; none where it was the policy, or an earlier version."""
@@ -188,7 +196,10 @@ class Consents:
     def said_yes(self, job_id: str) -> list[Yes]:
         """The persons who have said yes here while another one must, too."""
         kept = self._store.documents(job_id)
-        said = [Yes(**json.loads(data)) for name, data in kept.items() if name.startswith(YES)]
+        said = []
+        for name, data in kept.items():
+            with suppress(ValueError, TypeError):  # of another release: it counts for nothing
+                said += [Yes(**json.loads(data))] if name.startswith(YES) else []
         return sorted(said, key=lambda each: each.at)
 
     def keep_yes(self, job_id: str, said: Yes) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -17,6 +19,7 @@ from vfl_node.process.files import fault, write_whole
 from vfl_node.settings.connection import add_paired
 from vfl_node.settings.earlier import earlier_keys, move_to_policy
 from vfl_node.settings.node import Settings
+from vfl_node.settings.policy import Policy
 from vfl_node.settings.reading import load_settings
 
 POLICY_FILE = "policy.yaml"
@@ -48,17 +51,23 @@ class Migration:
             UsageError: one of them exists already (``E_EXISTS``).
             StateError: one cannot be written.
         """
-        policy, before = self.config.with_name(POLICY_FILE), self.config.with_suffix(".before.yaml")
+        config = self.config.resolve()  # a link to it stays one
+        policy, before = config.with_name(POLICY_FILE), config.with_suffix(".before.yaml")
         for path in (policy, before):
             if path.exists():
                 raise UsageError(f"{path} exists already", code="E_EXISTS", hint="move it away first")
         try:
-            write_whole(before, self.config.read_bytes())
-            write_whole(policy, self.policy.encode())
-            write_whole(self.config, self.settings.encode())
+            about, texts = (
+                config.stat(),
+                {before: config.read_bytes(), policy: self.policy.encode(), config: self.settings.encode()},
+            )
+            for path, data in texts.items():
+                write_whole(path, data)
+                os.chown(path, about.st_uid, about.st_gid)  # a service's user reads them as it did before
+                path.chmod(stat.S_IMODE(about.st_mode))
         except OSError as error:
             raise fault(error) from None
-        return [policy, self.config, before]
+        return [policy, config, before]
 
 
 def plan_migration(config: Path) -> Migration | None:
@@ -79,7 +88,7 @@ def plan_migration(config: Path) -> Migration | None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # of the keys that are moved here
         before = validate(add_paired(document, base), Settings, source=str(config), text=text)
-    moved = move_to_policy(document)
+    moved = {**move_to_policy(document), "policy": move_to_policy(add_paired(document, base))["policy"]}
     added: dict[str, Any] = {"policy": POLICY_FILE, **{key: moved[key] for key in ("queue", "resources") if key in moved}}
     lines = _remove_keys(text, earlier)
     new = "".join(lines).rstrip("\n") + "\n\n" + yaml.safe_dump(added, sort_keys=False)
@@ -91,7 +100,8 @@ def plan_migration(config: Path) -> Migration | None:
             code="E_CONFIG",
             hint=f"write {POLICY_FILE} with what stands in docs/reference/policy.md, and remove these keys by hand",
         )
-    assert before.policy == validate(read(policy, POLICY_FILE), type(before.policy), source=POLICY_FILE)
+    if before.policy != validate(read(policy, POLICY_FILE), Policy, source=POLICY_FILE):
+        raise UsageError(f"{config} says something that no policy can", code="E_CONFIG", hint="see docs/reference/policy.md")
     return Migration(config, new, policy)
 
 

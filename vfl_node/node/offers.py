@@ -168,10 +168,10 @@ class Offers:
         if len(offer.job_json) > MOST_JOB_BYTES or not JOB_ID.fullmatch(offer.job_id):
             raise PolicyError(f"{peer} offers a job of unusable size or id", for_peer="the job's size or id is not usable")
         job = parse_job(offer.job_json, source=f"the job offered by {peer}")
-        check_allowed(self._settings, job, by_peer=True)
-        check_budget(self._settings, job)
         if peer not in job.parties.all:
             raise PolicyError(f"{peer} takes no part in the job it offers", for_peer="the submitter takes no part in the job")
+        check_allowed(self._settings, job, by_peer=True)
+        check_budget(self._settings, job)
         if job.predict:
             predictions.check(self._store, job, peer, self._settings.name)
         taken = self._consents.take(peer, offer, job)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import threading
+import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import structlog
 
-from vfl_node.configuration.models import load
+from vfl_node.configuration.models import text_of
 from vfl_node.errors import UsageError, VflError
 from vfl_node.execution.allowed import check_allowed
 from vfl_node.job import Job
@@ -19,23 +20,32 @@ from vfl_node.node.record import Record
 from vfl_node.node.store import Store
 from vfl_node.process.files import fault, write_whole
 from vfl_node.settings.node import Settings
-from vfl_node.settings.policy import Asked, By, Policy
+from vfl_node.settings.policy import Asked, Decision, Policy
 from vfl_node.settings.policy_view import describe, digest_of, list_differences, read_policy
+from vfl_node.trust.people import People
 
 log = structlog.get_logger()
 
 
+PROPOSED_S = 3600.0
+"""How long the first person's wish to change a strict policy waits for a second one."""
+
+
 @dataclass(frozen=True)
-class Judgement:
-    """What a policy says of a job.
+class _Proposal:
+    """What the first of two persons wants.
 
     Attributes:
-        by: who says yes; nobody: the job is refused.
-        why: the line of the policy, or the first refusal.
+        digest: SHA-256 of the policy's text.
+        person: who.
+        mark: of this person's token.
+        at: when, monotonic seconds.
     """
 
-    by: By
-    why: str
+    digest: str
+    person: str
+    mark: str
+    at: float
 
 
 class Policies:
@@ -44,16 +54,18 @@ class Policies:
     Args:
         settings: of this node.
         store: its jobs.
+        people: who may change a strict policy, two of them together.
     """
 
-    def __init__(self, settings: Settings, store: Store) -> None:
-        self._settings, self._store = settings, store
+    def __init__(self, settings: Settings, store: Store, people: People) -> None:
+        self._settings, self._store, self._people = settings, store, people
         self._lock = threading.Lock()
-        self._proposed: tuple[str, str] | None = None  # digest of a policy, and the person who wants it
+        self._proposed: _Proposal | None = None
 
     def show(self) -> dict[str, Any]:
-        """As :func:`describe`, of the policy that holds."""
-        return describe(self._settings, self._settings.rules)
+        """As :func:`describe`, of the policy that holds; ``proposed_by``: who wants another one, if two must."""
+        proposed = self._find_proposal()
+        return describe(self._settings, self._settings.rules) | {"proposed_by": proposed and proposed.person}
 
     def check(self, text: str) -> dict[str, Any]:
         """What another policy would change (``differences``), and what it says of every stored job (``jobs``).
@@ -106,12 +118,11 @@ class Policies:
             return
         try:
             with self._lock:
-                self._enforce(load(file, Policy))
-        except (VflError, ValueError) as error:
-            log.error("the policy is not changed", reason=getattr(error, "message", str(error)), file=file.name)
+                self._enforce(read_policy(self._settings, text_of(file), file.name))
+        except VflError as error:
+            log.error("the policy is not changed", reason=error.message)
 
     def _enforce(self, policy: Policy) -> None:
-        self._settings.check_policy(policy)
         self._settings.in_force.policy = policy
         self._proposed = None
         log.info("policy in force", preset=policy.preset, digest=digest_of(policy)[:8])
@@ -121,11 +132,21 @@ class Policies:
         if person is None:
             hint = "each with a token of their own: vfl-node policy apply FILE --node HOST:PORT --token-file FILE"
             raise UsageError("two persons must change a strict policy, and nobody is named", code="E_PERSON", hint=hint)
-        digest, before = hashlib.sha256(text.encode()).hexdigest(), self._proposed
-        if before and before[0] == digest and before[1] != person:
+        known = self._people.get(person)
+        digest, before = hashlib.sha256(text.encode()).hexdigest(), self._find_proposal()
+        if before and before.digest == digest and before.person != person:
             return True
-        self._proposed = (digest, person)
+        self._proposed = _Proposal(digest, person, known.mark if known else "", time.monotonic())
         return False
+
+    def _find_proposal(self) -> _Proposal | None:
+        """What the first person wants, if that still counts: this person may still, by the same token."""
+        wish = self._proposed
+        known = self._people.get(wish.person) if wish else None
+        counts = (
+            wish and known and known.mark == wish.mark and "admin" in known.roles and time.monotonic() < wish.at + PROPOSED_S
+        )
+        return wish if counts else None
 
 
 def judge_past(settings: Settings, store: Store, policy: Policy) -> Iterator[dict[str, Any]]:
@@ -141,31 +162,24 @@ def judge_past(settings: Settings, store: Store, policy: Policy) -> Iterator[dic
             job = record.job
         except VflError:  # of a version that cannot be read any more
             continue
-        judgement = judge(under, Consents(under, store), job, record)
-        yield {
-            "id": record.id,
-            "name": record.name,
-            "submitter": record.submitter,
-            "ran": bool(record.attempt),
-            **asdict(judgement),
-        }
+        decision = _judge(under, Consents(under, store), job, record)
+        about = {"id": record.id, "name": record.name, "submitter": record.submitter, "ran": bool(record.attempt)}
+        yield about | {"by": decision.by, "why": decision.line}
 
 
-def judge(settings: Settings, consents: Consents, job: Job, stored: Record) -> Judgement:
-    """What the policy of ``settings`` says of a ``stored`` job, as if it were offered now."""
+def _judge(settings: Settings, consents: Consents, job: Job, stored: Record) -> Decision:
     try:
         check_allowed(settings, job, by_peer=True, loading=False)
-        decision = consents.decide(job, stored.submitter, consents.manifest(stored.id), stored)
+        return consents.decide(job, stored.submitter, consents.manifest(stored.id), stored)
     except VflError as error:
-        return Judgement("nobody", error.message)
-    return Judgement(decision.by, decision.line)
+        return Decision("nobody", error.message)
 
 
-def judge_new(settings: Settings, job: Job, submitter: str) -> Judgement:
-    """What the policy of ``settings`` says of a job like which none was approved before."""
+def judge_new(settings: Settings, job: Job, submitter: str) -> Decision:
+    """What the policy of ``settings`` says of a job like which none was approved before; nobody is asked about own jobs."""
+    own = submitter == settings.name
     try:
-        check_allowed(settings, job, by_peer=submitter != settings.name, loading=False)
+        check_allowed(settings, job, by_peer=not own, loading=False)
     except VflError as error:
-        return Judgement("nobody", error.message)
-    decision = settings.rules.decide(Asked(job, settings.name, submitter))
-    return Judgement(decision.by, decision.line)
+        return Decision("nobody", error.message)
+    return Decision("rule", "this node's own job") if own else settings.rules.decide(Asked(job, settings.name, (submitter,)))

@@ -100,7 +100,7 @@ class Node:
         self._jobs = Jobs(settings, self._store, self._works)
         self.tokens = Tokens(settings.state_dir)
         self._approvals = Approvals(settings, self._store, self._works, self.tokens)
-        self._policies = Policies(settings, self._store)
+        self._policies = Policies(settings, self._store, self.tokens)
         self._data = StartCheck(settings)
         self._offers = Offers(settings, self._store, self._works)
         self._pairing = Pairing(settings, credentials)

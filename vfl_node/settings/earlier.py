@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from copy import deepcopy
 from typing import Any
 
 from pydantic import ValidationInfo
 
 from vfl_node.configuration.renamed import LASTING_NAMES
+from vfl_node.settings.table import Data
 
 PLACES: Mapping[str, tuple[str, ...]] = {
     "protocols": ("protocols",),
@@ -49,6 +51,9 @@ ELSEWHERE: Mapping[str, tuple[str, ...]] = {
 _TOLD = {"allow_matched": "matched", "reveal_candidates": "candidates"}
 """Key of the earlier ``limits`` → the word in ``reveal``."""
 
+_NULLABLE = {"max_attack_auc", "max_feature_gain", "max_label_auc", "epsilon_per_partner", "running_per_peer", "max_memory_mib"}
+"""Keys of the earlier ``limits`` of which null was a value."""
+
 _ALLOWED_BEFORE = ("candidates",)
 """Words of ``reveal`` that a node allowed where nothing was written."""
 
@@ -73,10 +78,14 @@ def warn(earlier: list[str]) -> None:
 
 def move_to_policy(given: Mapping[str, Any], *, trial: bool = False) -> dict[str, Any]:
     """Settings of the release before with the same meaning in today's keys. ``trial``: in which all was allowed by default."""
-    limits = given.get("limits") or {}
-    moved = {key: value for key, value in given.items() if key not in ("limits", "accept_jobs_from")}
+    limits, accepted = given.get("limits") or {}, given.get("accept_jobs_from") or []
     if not isinstance(limits, Mapping):
         raise ValueError("limits are keys and values")
+    _check_lists({"accept_jobs_from": accepted}, ("accept_jobs_from",))
+    _check_lists(limits, ("protocols", "methods", "unbounded_models", "coordinators"))
+    if blank := [key for key, value in limits.items() if value is None and key not in _NULLABLE]:
+        raise ValueError(f"limits.{blank[0]} has no value")
+    moved = deepcopy({key: value for key, value in given.items() if key not in ("limits", "accept_jobs_from")})
     everyone: dict[str, Any] = {}
     for key, value in limits.items():
         if key in PLACES:
@@ -90,7 +99,7 @@ def move_to_policy(given: Mapping[str, Any], *, trial: bool = False) -> dict[str
     words = [word for key, word in _TOLD.items() if limits.get(key, trial or word in _ALLOWED_BEFORE)]
     everyone |= {"reveal": words, "tables": _tables_for_all(given.get("data"))}
     policy: dict[str, Any] = {"preset": "trial" if trial else "careful", "everyone": everyone}
-    if accepted := given.get("accept_jobs_from"):
+    if accepted:
         policy["approve"] = [{"name": "accepted before", "when": {"submitters": list(accepted)}, "by": "rule"}]
     moved["data"], kept = _tables(given.get("data"), list(given.get("peers") or ()))
     if kept:
@@ -110,8 +119,12 @@ def _name_tables(data: Any) -> dict[str, Mapping[str, Any]]:
     """The tables of a ``data`` section as it is written; an only one is called default."""
     if not isinstance(data, Mapping):
         return {}
-    named = {name: table for name, table in data.items() if isinstance(table, Mapping)}
-    return named if named and not {"path", "query"} & data.keys() else {"default": data}
+    tables = {name: table for name, table in data.items() if isinstance(table, Mapping)}
+    named = tables if data.keys().isdisjoint({*Data.model_fields, "peers"}) else {"default": data}
+    for table in named.values():
+        if table.get("peers") is not None:
+            _check_lists(table, ("peers",))
+    return named
 
 
 def _tables(data: Any, peers: list[str]) -> tuple[Any, dict[str, list[str]]]:
@@ -134,7 +147,17 @@ def _tables_for_all(data: Any) -> Any:
     return [name for name, table in tables.items() if table.get("peers") is None] if barred else "any"
 
 
+def _check_lists(document: Mapping[str, Any], keys: tuple[str, ...]) -> None:
+    """Raise ValueError where one of these keys has something else than a list of words."""
+    for key in keys:
+        value = document.get(key, [])
+        if not (isinstance(value, list | tuple) and all(isinstance(each, str) for each in value)):
+            raise ValueError(f"{key}: a list, such as [a, b], is expected")
+
+
 def _put(document: dict[str, Any], place: tuple[str, ...], value: Any) -> None:
     for key in place[:-1]:
         document = document.setdefault(key, {})
+        if not isinstance(document, dict):
+            raise ValueError(f"{key} are keys and values")
     document[place[-1]] = value

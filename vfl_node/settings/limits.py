@@ -212,7 +212,7 @@ class Limits(Frozen):
     linkage: LinkageLimits = LinkageLimits()
     attacks: AttackLimits = AttackLimits()
     budgets: Budgets = Budgets()
-    hours: tuple[Window, ...] | Any_ = Field(
+    hours: Annotated[tuple[Window, ...], Field(min_length=1)] | Any_ = Field(
         default="any",
         description="when a job may begin, such as mon-fri 18:00-06:00, in the policy's zone; hours past midnight belong to "
         "the evening's day. A job that has begun goes on",

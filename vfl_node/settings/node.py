@@ -78,6 +78,8 @@ class Obfuscation(Frozen):
 class Settings(Frozen):
     """A node's configuration file. Relative paths are relative to the file."""
 
+    called_elsewhere = {"policy": ("ask",)}
+
     name: Name
     role: Role
     federation: Name = Field(default="trial", description="trust domain in every certificate")
@@ -244,12 +246,8 @@ class Settings(Frozen):
             limited = [name for name in ("", *policy.partners) if getattr(policy.limits_of(name).attacks, what) is not None]
             if limited and not runs:
                 places = [place for place, layer in written.items() if getattr(layer.attacks, what) is not None]
-                place = (
-                    f"policy.{places[0]}.attacks.{what}"
-                    if places
-                    else f"policy.preset: {policy.preset} says attacks.{what} and"
-                )
-                raise ValueError(f"{place} needs audit.{switch}, which is off: change one of the two")
+                where = f"{places[0]}.attacks.{what}" if places else f"preset: {policy.preset} says attacks.{what} and"
+                raise ValueError(f"policy.{where} needs audit.{switch}, which is off: change one of the two")
 
     def limits_for(self, job: Job | None) -> Limits:
         """What this owner allows a job: the tightest of the limits for its other parties with data. None: for everyone."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import date, datetime, timezone
+from datetime import date, datetime, timezone, tzinfo
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Literal
@@ -80,7 +80,7 @@ _Trainers = tuple[Annotated[str, name_in(TRAINERS)], ...] | Any_
 class Which(Frozen):
     """Which jobs a line is about; a key that is left out is about all."""
 
-    submitters: tuple[Name, ...] | Any_ = Field(default="any", description="who submits the job")
+    submitters: tuple[Name, ...] | Any_ = Field(default="any", description="who submits the job, and who passes it on")
     partners: tuple[Name, ...] | Any_ = Field(default="any", description="parties of the job with data, besides this one")
     coordinators: tuple[Name, ...] | Any_ = Field(default="any", description="the job's coordinator, if it has one")
     protocols: tuple[ProtocolName, ...] | Any_ = Field(default="any", description="how the job aligns")
@@ -114,11 +114,16 @@ class Approve(Frozen):
     by: By
 
 
+def _zone_named(name: str) -> tzinfo:
+    return timezone.utc if name == "UTC" else ZoneInfo(name)  # the first needs no database of time zones
+
+
 def _is_zone(name: str) -> str:
     try:
-        ZoneInfo(name)
+        _zone_named(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise ValueError(f"{name[:64]!r} is no time zone: write one such as Europe/Zurich, or UTC") from None
+        text = f"{name[:64]!r} is no time zone that this machine knows: write one such as Europe/Zurich, or UTC"
+        raise ValueError(text) from None
     return name
 
 
@@ -129,13 +134,13 @@ class Asked:
     Attributes:
         job: the job.
         own: this party.
-        submitter: who submits it.
+        submitters: who offers it, and who has submitted it, where the active party passes it on.
         known: whether a person here has approved a job that asks for the same.
     """
 
     job: Job
     own: str
-    submitter: str
+    submitters: tuple[str, ...]
     known: bool = False
 
     @property
@@ -147,7 +152,7 @@ class Asked:
         """Key of :class:`Which` → what the job has for it."""
         job = self.job
         return {
-            "submitters": [self.submitter],
+            "submitters": list(self.submitters),
             "partners": self.partners,
             "coordinators": [job.parties.coordinator] if job.parties.coordinator else [],
             "protocols": [job.align.protocol],
@@ -229,7 +234,7 @@ class Policy(Frozen):
         return Decision(SAYS_YES[self.preset], f"preset: {self.preset}")
 
     def _here(self, now: datetime | None) -> datetime:
-        return (now or datetime.now(timezone.utc)).astimezone(ZoneInfo(self.zone))
+        return (now or datetime.now(timezone.utc)).astimezone(_zone_named(self.zone))
 
 
 def _covers(when: WhichToApprove, asked: Asked, values: Mapping[str, list[str]], today: date) -> bool:

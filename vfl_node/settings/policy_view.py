@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterator
 from typing import Any
 
 from vfl_node.configuration.models import leaves, parse
 from vfl_node.errors import UsageError
 from vfl_node.settings.node import Settings
-from vfl_node.settings.policy import SAYS_YES, Approve, Never, Policy
+from vfl_node.settings.policy import SAYS_YES, Approve, Never, Policy, Which
 
 
 def read_policy(settings: Settings, text: str, source: str = "the policy") -> Policy:
@@ -25,8 +26,21 @@ def read_policy(settings: Settings, text: str, source: str = "the policy") -> Po
 
 
 def digest_of(policy: Policy) -> str:
-    """SHA-256 of a policy, in hex: the same for two files that say the same."""
-    return hashlib.sha256(policy.model_dump_json().encode()).hexdigest()
+    """SHA-256 of what is written in a policy, in hex; comments and the order of keys make no difference."""
+    written = policy.model_dump(mode="json", exclude_unset=True) | {"preset": policy.preset, "zone": policy.zone}
+    return hashlib.sha256(json.dumps(written, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def list_unknown(settings: Settings, policy: Policy) -> list[str]:
+    """Names that lines and limits of a policy have and that no party of this node has: perhaps mistyped."""
+    named: set[str] = set(policy.partners)
+    whens: list[Which] = [*(line.when for line in policy.never), *(line.when for line in policy.approve)]
+    for when in whens:
+        for names in (when.submitters, when.partners, when.coordinators):
+            named.update(names if names != "any" else ())
+    for limits in (policy.everyone, *policy.partners.values()):
+        named.update(limits.coordinators if limits.coordinators != "any" else ())
+    return sorted(named - set(settings.peers) - {settings.name})
 
 
 def describe(settings: Settings, policy: Policy) -> dict[str, Any]:
