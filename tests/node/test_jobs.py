@@ -285,7 +285,7 @@ def test_a_stop_that_does_not_wait_for_long_work_is_no_death(node: Node, monkeyp
 
 
 def test_a_node_that_stops_begins_nothing_and_says_that_it_comes_back(node: Node, runs: list[str]) -> None:
-    node.settings.enforce(Policy(everyone=at_least(1), approve=accepting("lab")))
+    node.settings.in_force.policy = Policy(everyone=at_least(1), approve=accepting("lab"))
     job_id = node.jobs.submit(node.job()).id
     node.wait_until(lambda: runs == [job_id])
     known = node.stored(job_id)

@@ -87,7 +87,7 @@ def test_an_own_job_takes_the_only_place_of_a_peers_job_that_says_that_it_works_
     clinic = pair.nodes["clinic"]
     of_the_clinic(monkeypatch, pair, 0.3)
     clinic._works._turns = Turns(1, lambda peer: 1)
-    clinic.settings.enforce(Policy(approve=accepting("lab")))
+    clinic.settings.in_force.policy = Policy(approve=accepting("lab"))
     theirs = pair.nodes["lab"].submit(pair.trial.job(JOB).canonical())["id"]
     pair.wait(lambda: pair.view("clinic", theirs).get("remark", "").startswith("training on"))
     time.sleep(0.6)  # twice as long as it may be silent without a word
