@@ -25,11 +25,11 @@ from vfl_node.execution.inputs import announce, read_input
 from vfl_node.execution.live import LiveProgress, Stop
 from vfl_node.execution.run import set_up
 from vfl_node.node import retries
-from vfl_node.node.beginning import Beginning
 from vfl_node.node.consents import JobConsents
 from vfl_node.node.ending import Ending
 from vfl_node.node.endings import conclude, owner_cancellation
 from vfl_node.node.faults import explain
+from vfl_node.node.job_start import JobStart
 from vfl_node.node.meeting import Meeting
 from vfl_node.node.others import ASK_QUEUED_S, Others
 from vfl_node.node.peers import Peers
@@ -81,7 +81,7 @@ class Work:
         self._job, self._folder = record.job, store.job_folder(record)
         self.ending = Ending(record.active, settings.name, self._folder, self.stop)
         self.others = Others(settings.name, record, peers, self._is_ready, self.ending, JobConsents(settings, store, record.id))
-        self._beginning = Beginning(settings, store, record, self._folder, self.others)
+        self._start = JobStart(settings, store, record, self._folder, self.others)
         takes = self._job.is_service and self._job.asker == settings.name
         self.requests = Requests() if takes else None
         self._conversing = self.ended = False
@@ -172,7 +172,7 @@ class Work:
             try:
                 if self.turn:
                     waits = self.turn, self.stop, self.progress, self._renew_deadline
-                    self._beginning.await_open(*waits, lambda: self.others.announce_in(self._meeting))
+                    self._start.await_open(*waits, lambda: self.others.announce_in(self._meeting))
                     self._await_turn(self.turn)
                 self._go_on()
                 return
@@ -297,7 +297,7 @@ class Work:
 
     def _converse(self, table: Table | None, predicting: Predicting | Coordinating | None, meeting: Meeting) -> None:
         """One attempt, with all parties connected."""
-        self._beginning.check(self.turn)
+        self._start.check(self.turn)
         failpoints.reach("met")
         own, attempt = Randomness(self._folder.seed(first=self.record.attempt == 0)), self.record.attempt + 1
         self.record = self._store.update(self.record, state="running", attempt=attempt, code=None, message=None, hint=None)

@@ -28,7 +28,7 @@ LOOK_S = 1.0
 _NOTHING = (0, False, "")
 
 
-class Beginning:
+class JobStart:
     """Whether one job may begin.
 
     Args:
