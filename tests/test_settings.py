@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from vfl_node.configuration.models import leaves
 from vfl_node.errors import UsageError
 from vfl_node.job import Job, Parties
-from vfl_node.settings.connection import HttpTls
+from vfl_node.settings.connection import HttpTls, Webhook
 from vfl_node.settings.defences import DEFENCES
 from vfl_node.settings.limits import Limits
 from vfl_node.settings.node import Data, Settings, Tls, is_loopback, role_in
@@ -180,8 +180,9 @@ def test_every_setting_is_documented_with_its_default() -> None:
         Tls(ca=Path(), certificate=Path(), key=Path()),
         HttpTls(certificate=Path(), key=Path()),
         Data(path=Path()),
+        Webhook(url="https://a", secret_file=Path()),
     )
-    nested: dict[str, BaseModel] = dict(zip(("tls", "http_tls", "data"), paths, strict=True))
+    nested: dict[str, BaseModel] = dict(zip(("tls", "http_tls", "data", "webhook"), paths, strict=True))
     keys = {key: value for key, value in leaves(bare.model_copy(update=nested)) if not key.startswith("policy.")}
     undocumented = {key for key in keys if f"`{key}`" not in page and f"`.{key.rpartition('.')[2]}`" not in page}
     assert undocumented == set()

@@ -27,7 +27,9 @@ from vfl_node.settings.source import OF_A_QUERY
 _CONNECTED, _ONE_JOB = "a trial connects its parties itself", "a trial runs one job, and keeps what it leaves in --out"
 SET_BY_A_TRIAL: Mapping[str, str] = (
     {"name": "the job names the parties", "role": "the job says who is what"}
-    | dict.fromkeys(("federation", "listen", "http", "http_tls", "http_plain", "tls", "insecure_loopback"), _CONNECTED)
+    | dict.fromkeys(
+        ("federation", "listen", "http", "http_tls", "http_plain", "webhook", "tls", "insecure_loopback"), _CONNECTED
+    )
     | dict.fromkeys(("peers", "peers_dir", "accept_jobs_from"), _CONNECTED)
     | dict.fromkeys(("state_dir", "jobs_at_once", "queue", "keep_days", "keep_jobs", "quarantine_after"), _ONE_JOB)
     | dict.fromkeys(("peer_wait_s", "stall_s"), "the parties of a trial begin and end together")

@@ -32,6 +32,7 @@ from vfl_node.node.policies import Policies
 from vfl_node.node.prometheus import write_figures
 from vfl_node.node.running import OWNERS_SOCKET, announce, withdraw
 from vfl_node.node.store import Store
+from vfl_node.node.webhook import WebhookSender
 from vfl_node.node.works import Works
 from vfl_node.prediction.play import PREDICTIONS
 from vfl_node.prediction.requests import PredictionRequest
@@ -100,7 +101,7 @@ class Node:
         self._jobs = Jobs(settings, self._store, self._works)
         self.tokens = Tokens(settings.state_dir)
         self._approvals = Approvals(settings, self._store, self._works, self.tokens)
-        self._policies = Policies(settings, self._store, self.tokens)
+        self.policies, self._webhook = Policies(settings, self._store, self.tokens), WebhookSender(settings, self._store)
         self._data = StartCheck(settings)
         self._offers = Offers(settings, self._store, self._works)
         self._pairing = Pairing(settings, credentials)
@@ -124,6 +125,7 @@ class Node:
         bound = self._bound = self.peers.start()
         self._works.start()
         self._data.start()
+        self._webhook.start()
         log.info(
             "node up",
             party=self.settings.name,
@@ -143,6 +145,7 @@ class Node:
 
     def stop(self) -> None:
         """Pause jobs, tell the peers, close everything."""
+        self._webhook.stop()
         self._works.stop(STOP_S)
         self.peers.stop()
         self.audit.flush()
@@ -213,19 +216,15 @@ class Node:
 
     def policy(self) -> dict[str, Any]:
         """As :meth:`vfl_node.node.policies.Policies.show`."""
-        return self._policies.show()
+        return self.policies.show()
 
     def check_policy(self, text: str) -> dict[str, Any]:
         """As :meth:`vfl_node.node.policies.Policies.check`."""
-        return self._policies.check(text)
+        return self.policies.check(text)
 
     def apply_policy(self, text: str, person: str | None) -> dict[str, Any]:
         """As :meth:`vfl_node.node.policies.Policies.apply`."""
-        return self._policies.apply(text, person)
-
-    def reload_policy(self) -> None:
-        """As :meth:`vfl_node.node.policies.Policies.reload`."""
-        self._policies.reload()
+        return self.policies.apply(text, person)
 
     def prune(self, *, days: float | None, keep: int | None, models: bool, dry: bool) -> list[str]:
         """Remove jobs that have ended. Raises VflError."""
@@ -340,7 +339,7 @@ def serve(settings: Settings) -> None:
         while not stopping.wait(SIGNALS_S):
             if rereading.is_set():
                 rereading.clear()
-                node.reload_policy()
+                node.policies.reload()
     finally:
         for server in servers:
             server.stop()

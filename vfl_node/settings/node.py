@@ -26,7 +26,7 @@ from vfl_node.configuration.models import Frozen
 from vfl_node.job import Job, Name, Parties
 from vfl_node.models.settings import ModelName, ModelPlace
 from vfl_node.roles import Role
-from vfl_node.settings.connection import PEERS_DIR, Address, Authorities, HttpTls, Peer, Tls, TlsMode
+from vfl_node.settings.connection import PEERS_DIR, Address, Authorities, HttpTls, Peer, Tls, Webhook
 from vfl_node.settings.defences import DEFENCES, DefenceParams, Direction, read_params
 from vfl_node.settings.earlier import read_earlier
 from vfl_node.settings.limits import Limits
@@ -91,6 +91,9 @@ class Settings(Frozen):
     http_tls: HttpTls | None = Field(default=None, description="certificate and key that make the HTTP port https")
     http_plain: bool = Field(
         default=False, description="the HTTP port may be plain beyond loopback: something else encrypts what goes over it"
+    )
+    webhook: Webhook | None = Field(
+        default=None, description="a program of this owner that is told which jobs wait for an answer"
     )
     peers: Mapping[Name, Peer] = {}
     peers_dir: Path = Field(default=Path(PEERS_DIR), description="files of the peers that this node was paired with")
@@ -340,7 +343,6 @@ __all__ = [
     "Peer",
     "Settings",
     "Tls",
-    "TlsMode",
     "data_form",
     "is_loopback",
     "peers_in",

@@ -49,6 +49,8 @@ def resolve_paths(settings: Settings, base: Path) -> Settings:
         update["tls"] = settings.tls.relative_to(base)
     if settings.http_tls:
         update["http_tls"] = settings.http_tls.relative_to(base)
+    if hook := settings.webhook:
+        update["webhook"] = hook.model_copy(update={"secret_file": base / hook.secret_file})
     if audited := settings.audit.linkage:
         moved = audited.model_copy(update={"list": base / audited.list})
         update["audit"] = settings.audit.model_copy(update={"linkage": moved})
