@@ -267,8 +267,7 @@ class Federation:
                 other: {"relayed": True} if passive and other not in listening else known.get(other, {})
                 for other in self.roles.keys() - {name}
             }
-            accepted = [other for other in peers if not (passive and other not in listening)]
-            self.start(name, listen=None if passive else "127.0.0.1:0", peers=peers, accepts=accepted, **settings)
+            self.start(name, listen=None if passive else "127.0.0.1:0", peers=peers, accepts=list(peers), **settings)
             if not passive:
                 known[name] = {"address": self.running(name)["listen"]}
                 self.configure(name, listen=known[name]["address"])  # found there again after a restart

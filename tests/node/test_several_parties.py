@@ -90,7 +90,7 @@ def test_a_party_that_refuses_is_named_with_its_reason(stage: Stage, submitter: 
     for error in errors.values():
         assert "insurer refused the job: its policy does not allow the job (partner)" in error["message"]
     federation.kill("insurer", signal.SIGTERM)
-    federation.start("insurer", accepts=["clinic"])
+    federation.start("insurer", accepts=["clinic", "lab"])
 
 
 @pytest.mark.slow

@@ -94,6 +94,17 @@ def test_what_nobody_wrote_stays_as_it_was() -> None:
     assert read({"limits": {"min_set_size": 7}}).policy.limits_of("lab").min_peer_rows == 7
 
 
+def test_jobs_that_an_accepted_peer_passes_on_stay_accepted() -> None:
+    document = {
+        "name": "lab",
+        "role": "passive",
+        "peers": {"clinic": {}, "insurer": {"relayed": True}},
+        "accept_jobs_from": ["clinic"],
+    }
+    (line,) = read(document).policy.approve
+    assert line.when.submitters == ("clinic", "insurer")
+
+
 def test_tables_of_one_peer_stay_its_own() -> None:
     data = {"a": {"path": "a.csv", "peers": ["lab"]}, "b": {"path": "b.csv"}}
     policy = read({"data": data}).policy

@@ -131,7 +131,7 @@ class SeveralAuthorities(OwnAuthorities):
         address = self.running("clinic")["listen"]
         for name, other in (("lab", "insurer"), ("insurer", "lab")):
             self._pin(name, "clinic", address)
-            self.start(name, accepts=["clinic"], peers={other: {"relayed": True}})
+            self.start(name, accepts=["clinic", other], peers={other: {"relayed": True}})
         self.wait_until(lambda: all(map(self.connected, self.roles)))
 
     def _pin(self, name: str, other: str, address: str | None = None) -> None:

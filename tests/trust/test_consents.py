@@ -143,8 +143,8 @@ def fresh(parties: dict[str, Party]) -> Manifest:
 
 
 def test_a_job_has_all_consents_once_each_party_has_sent_its_own(lab: Lab, parties: dict[str, Party], fresh: Manifest) -> None:
-    own = lab.consents.answer(fresh, "approve", "rule")
-    job = lab.job(fresh, **own)
+    kept = lab.consents.answer(fresh, "approve", "rule")
+    job, own = lab.job(fresh, **kept), {"consent lab": kept["consent lab"]}
     assert (job.signers, job.missing, len(job.envelopes)) == (["clinic", "lab"], ["clinic"], 1)
     marks = job.marks
     theirs = answer(fresh, parties["clinic"])

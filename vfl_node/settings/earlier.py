@@ -100,7 +100,8 @@ def move_to_policy(given: Mapping[str, Any], *, trial: bool = False) -> dict[str
     everyone |= {"reveal": words, "tables": _tables_for_all(given.get("data"))}
     policy: dict[str, Any] = {"preset": "trial" if trial else "careful", "everyone": everyone}
     if accepted:
-        policy["approve"] = [{"name": "accepted before", "when": {"submitters": list(accepted)}, "by": "rule"}]
+        passed_on = [name for name, peer in dict(given.get("peers") or {}).items() if _is_relayed(peer)]
+        policy["approve"] = [{"name": "accepted before", "when": {"submitters": [*accepted, *passed_on]}, "by": "rule"}]
     moved["data"], kept = _tables(given.get("data"), list(given.get("peers") or ()))
     if kept:
         policy["partners"] = {name: {"tables": tables} for name, tables in kept.items()}
@@ -138,6 +139,11 @@ def _tables(data: Any, peers: list[str]) -> tuple[Any, dict[str, list[str]]]:
         for peer in peers
     }
     return (bare["default"] if data is tables.get("default") else bare), allowed
+
+
+def _is_relayed(peer: Any) -> bool:
+    """Whether jobs of this peer come through the active party, whose jobs they were before."""
+    return bool(peer.get("relayed") if isinstance(peer, Mapping) else getattr(peer, "relayed", False))
 
 
 def _tables_for_all(data: Any) -> Any:
