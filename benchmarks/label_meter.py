@@ -39,7 +39,7 @@ COLUMNS = 32
 VARIANTS: Mapping[str, Mapping[str, Any]] = {
     "off": {"audit": {"labels": False, "membership": False}},
     "on": {"audit": {"membership": False}},
-    "limited": {"audit": {"membership": False}, "limits": {"max_label_auc": 1.0}},
+    "limited": {"audit": {"membership": False}, "policy": {"everyone": {"attacks": {"labels": 1.0}}}},
 }
 
 

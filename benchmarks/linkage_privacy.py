@@ -296,7 +296,7 @@ def _repeated(points: Points) -> Iterator[Line]:
         for count in (1, 3, 5, 10, 30):
             yield "nearest of 50", f"noise {what}, {count} jobs", nearest_found(linkage, jobs(linkage, count, fresh=fresh))
     allowed = [linkage.release(0.4, terms=bytes([number])) for number in range(5)]
-    yield "nearest of 50", "the product, five terms (linkages_per_set)", nearest_found(linkage, allowed)
+    yield "nearest of 50", "the product, five terms (budgets.linkages)", nearest_found(linkage, allowed)
     yield "nearest of 50", "chance", 1 / 50
     fewer = Linkage(points, 40)
     for name, second, sigma in (("two σ", linkage, 0.5), ("two K, so two scales", fewer, 0.4)):

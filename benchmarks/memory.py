@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.measure import Row, Run, check, ladder_us, length, operations, peak_bytes, sets, shared, spelled, terms
-from benchmarks.sessions import BY_ROLE, session
+from benchmarks.sessions import BY_ROLE, limits_from, session
 from vfl_node.alignment.alignment import OwnRecords
 from vfl_node.alignment.protocols import align
 from vfl_node.crypto.groups import group as group_named
@@ -28,7 +28,6 @@ from vfl_node.job import Align
 from vfl_node.roles import Role
 from vfl_node.session.memory import MemoryOfOneRun
 from vfl_node.session.session import Session
-from vfl_node.settings.node import Limits
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.memory import memory_channels, run_together
 
@@ -86,7 +85,7 @@ def aligning(role: Role, terms: Align, channel: Channel, folder: Path, *, thread
         folder=folder,
         memories={channel.peer: MemoryOfOneRun(secret.derive("peer"))},
         workers=Threads(threads),
-        limits=Limits(min_set_size=1),
+        limits=limits_from(1),
     )
 
 

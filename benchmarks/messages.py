@@ -34,7 +34,8 @@ from vfl_node.node.pairing import introduce
 from vfl_node.node.service import Node
 from vfl_node.node.setup import init
 from vfl_node.roles import Role
-from vfl_node.settings.node import Settings, load_settings
+from vfl_node.settings.node import Settings
+from vfl_node.settings.reading import load_settings
 from vfl_node.transport.credentials import load_credentials
 from vfl_node.transport.generated.vfl.v1 import session_pb2
 from vfl_node.transport.recorder import Entry, Recorder
@@ -425,8 +426,7 @@ def _node(name: str, tables: Mapping[str, Path], folder: Path, recorder: Recorde
         **({"data": {"path": tables[name]}} if name in tables else {}),
         "insecure_loopback": True,
         "http": None,
-        "accept_jobs_from": [*rest["peers"]],
-        "limits": {"trainings_per_set": 3, "coordinators": ["hub"]},
+        "policy": {"preset": "trial", "everyone": {"budgets": {"trainings": 3}}},
         "state_dir": folder / f"{name}-state",
         **rest,
     }

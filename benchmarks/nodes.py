@@ -53,14 +53,6 @@ Places = Mapping[Role, Place]
 LOOPBACK: Places = dict.fromkeys(ROLES, Place((), "127.0.0.1"))
 WITH_COORDINATOR: tuple[Role, Role, Role] = (*ROLES, "coordinator")
 
-_TRUSTING = {"accept_jobs_from": ["active"]}
-_LIMITS = {
-    "min_set_size": 1,
-    "coordinators": ["coordinator"],
-    "unbounded_models": ["networks", "taylor", "exact"],
-    "epsilon_per_partner": None,
-}
-
 
 @contextlib.contextmanager
 def wan(tool: str) -> Iterator[Places]:
@@ -171,7 +163,7 @@ class Nodes:
     def _start(self, role: Role, **settings: Any) -> None:
         folder, config = self._folders[role], yaml.safe_load(self._config(role).read_text())
         config.pop("listen")
-        config |= {"http": "127.0.0.1:0", "peer_wait_s": 60, "limits": _LIMITS}
+        config |= {"http": "127.0.0.1:0", "peer_wait_s": 60, "policy": {"preset": "trial"}}
         self._config(role).write_text(yaml.safe_dump(config | settings))
         with (folder / "log").open("wb") as log:
             command = ["--role", role, "--config", str(self._config(role))]
@@ -220,12 +212,12 @@ class Three(Nodes):
     def _meet(self) -> None:
         table = {"data": {"path": "table.parquet"}}
         listen = {role: f"{place.host}:0" for role, place in self._places.items()}
-        self._start("coordinator", listen=listen["coordinator"], peers={"active": {}, "passive": {}}, **_TRUSTING)
+        self._start("coordinator", listen=listen["coordinator"], peers={"active": {}, "passive": {}})
         known = {"coordinator": {"address": self._running("coordinator")["listen"]}}
         labelled = {"data": {**table["data"], "label": "label"}}
         self._start("active", listen=listen["active"], peers={**known, "passive": {}}, **labelled)
         known["active"] = {"address": self._running("active")["listen"]}
-        self._start("passive", peers=known, **table, **_TRUSTING)
+        self._start("passive", peers=known, **table)
         self._running("passive")
 
 
@@ -276,7 +268,7 @@ class Pair(Nodes):
         table = {"data": {"path": "table.csv"}}
         self._start("active", listen=f"{self._places['active'].host}:0", peers={"passive": {}}, **table)
         address = self._running("active")["listen"]
-        self._start("passive", peers={"active": {"address": address}}, **table, **_TRUSTING)
+        self._start("passive", peers={"active": {"address": address}}, **table)
         self._running("passive")
 
     def _aligning(self, job: str) -> set[Role]:

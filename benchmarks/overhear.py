@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from benchmarks.sessions import session
+from benchmarks.sessions import limits_from, session
 from vfl_node.alignment.alignment import Alignment, OwnRecords
 from vfl_node.alignment.protocols import align
 from vfl_node.crypto.randomness import Randomness
@@ -29,7 +29,7 @@ from vfl_node.job import Job, load_job
 from vfl_node.privacy.attacks.transcript import Batch
 from vfl_node.session.memory import MemoryOfOneRun
 from vfl_node.session.toss import toss
-from vfl_node.settings.node import Data, Limits
+from vfl_node.settings.node import Data
 from vfl_node.training.checkpoints import MemoryCheckpoints
 from vfl_node.training.schedule import Schedule, cut
 from vfl_node.training.split.config import Train
@@ -113,7 +113,7 @@ def overhear(job: Job, tables: Tables, seed: str) -> Overheard:
             folder=Path(scratch, str(i)),
             memories={channel.peer: MemoryOfOneRun(secrets[i].derive("memory of the peer"))},
             workers=Threads(1),
-            limits=Limits(min_set_size=1),
+            limits=limits_from(1),
         )
         return align(own, OwnRecords(tables[i].ids))
 

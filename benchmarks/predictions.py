@@ -14,7 +14,6 @@ import random
 import statistics
 import time
 from pathlib import Path
-from typing import Any
 
 import yaml
 
@@ -73,11 +72,6 @@ class Served(Pair):
             client.predict(self.model, f"id\n{ids}".encode(), lambda: None)
             found.append(time.perf_counter() - began)
         return found[1:]
-
-    def _start(self, role: Role, **settings: Any) -> None:
-        other = {"active": "passive", "passive": "active"}[role]
-        limits = {"min_set_size": 1, "rows_per_model": 1_000_000}  # every record is asked for
-        super()._start(role, **settings | {"accept_jobs_from": [other], "limits": limits})
 
 
 def write_table(path: Path, numbers: range, columns: int, *, labels: bool) -> None:

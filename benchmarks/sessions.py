@@ -9,14 +9,20 @@ from typing import Any
 
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.job import Align, Evaluate, Job, Parties, Predict
-from vfl_node.session.session import Attempt, OwnMachine, Policy, Recording, Session
+from vfl_node.session.session import Attempt, OwnMachine, OwnSettings, Recording, Session
+from vfl_node.settings.limits import Limits
 from vfl_node.transport.channel import Channel
 
-PARTS: dict[str, Any] = {"attempt": Attempt, "machine": OwnMachine, "policy": Policy, "recording": Recording}
+PARTS: dict[str, Any] = {"attempt": Attempt, "machine": OwnMachine, "policy": OwnSettings, "recording": Recording}
 
 TWO = Parties(active="clinic", passive=("lab",))
 BY_ROLE = Parties(active="active", passive=("passive",))
 """Two parties that are called as what they are."""
+
+
+def limits_from(rows: int, **rest: Any) -> Limits:
+    """Limits of an owner who aligns sets of as few ``rows``, its own and others'."""
+    return Limits(min_own_rows=rows, min_peer_rows=rows, **rest)
 
 
 def session(

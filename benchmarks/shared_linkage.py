@@ -23,7 +23,7 @@ from vfl_node.job.keys import filter_bits
 from vfl_node.node.partners import Partner
 from vfl_node.session.pins import MemoryPins
 from vfl_node.session.session import Session
-from vfl_node.settings.limits import Limits
+from vfl_node.settings.limits import Limits, LinkageLimits
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.memory import memory_network, run_together
 
@@ -103,7 +103,7 @@ def _protocols(name: str, peers: dict[str, Channel], terms: Align, rows: int, fo
             peer: Partner(folder / name / "partners", peer, f"{name} {peer}".encode().ljust(32)) for peer in OTHERS[name]
         },
         pins=MemoryPins(),
-        limits=Limits(max_reuse=rows),
+        limits=Limits(linkage=LinkageLimits(max_reuse=rows)),
     )
     own.attempt.folder.mkdir(parents=True)
     if name != C:

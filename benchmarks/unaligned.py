@@ -149,8 +149,7 @@ class Advertising(Pair):
         return {"phase": phase, "at_s": time.monotonic(), **{role: peak_bytes(self._processes[role].pid) for role in ROLES}}
 
     def _start(self, role: Role, **settings: Any) -> None:
-        limits = {"max_model_parameters": 1_000_000_000}  # counted before rare users are merged
-        super()._start(role, **settings | {"threads": 1, "data": data_of(role, self._tables), "limits": limits})
+        super()._start(role, **settings | {"threads": 1, "data": data_of(role, self._tables)})
 
 
 def given(tables: Path, rows: int, aligned: int, train: dict[str, Any], test_fraction: float) -> list[dict[str, Any]]:

@@ -27,9 +27,9 @@ train: {algorithm: hidden, epsilon: 2}
 def config(tmp_path: Path) -> Path:
     init("clinic", "active", tmp_path / "clinic", federation="trial", mode="shared")
     path = tmp_path / "clinic" / "node.yaml"
-    limits = {"coordinators": ["notary"]}
-    peers = {"peers": {name: {} for name in ("lab", "bank", "notary")}, "limits": limits, "data": {"path": "table.csv"}}
+    peers = {"peers": {name: {} for name in ("lab", "bank", "notary")}, "data": {"path": "table.csv"}}
     path.write_text(yaml.safe_dump(yaml.safe_load(path.read_text()) | peers))
+    path.with_name("policy.yaml").write_text("everyone: {coordinators: [notary]}\n")
     return path
 
 
@@ -99,8 +99,7 @@ def test_it_says_where_there_is_no_bound_and_where_the_count_is_lost(config: Pat
     (row,) = shown(config, "lab")
     assert (row["lost"], row["fits"], row["left"]) == (True, 0, 0)
     assert "what was counted is lost, so nothing fits: vfl-node budget --forget lab" in budget(config).stdout
-    document = yaml.safe_load(config.read_text())
-    config.write_text(yaml.safe_dump(document | {"limits": {"epsilon_per_partner": None, "coordinators": ["notary"]}}))
+    config.with_name("policy.yaml").write_text("everyone: {coordinators: [notary], budgets: {epsilon: null}}\n")
     assert shown(config, "lab")[0]["fits"] is None
     assert "no limit" in budget(config).stdout
 

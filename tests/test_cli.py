@@ -25,7 +25,7 @@ from vfl_node.cli import trial as trial_commands
 from vfl_node.errors import StateError, UsageError, VflError
 from vfl_node.execution.live import AT_REST
 from vfl_node.node.partners import Partner
-from vfl_node.settings.node import load_settings
+from vfl_node.settings.reading import load_settings
 
 TRAIN = "train: {bottom: [4], active_bottom: [4], top: [4], epochs: 1}\n"
 
@@ -70,7 +70,7 @@ def test_usage_mistakes(job: Path, trial: Any, tmp_path: Path) -> None:
     none = ["--settings", "active=/none.yaml", "--out", tmp_path / "o"]
     refused(command("run", job, *none), 2, "no file /none.yaml (settings of clinic)")
     own = tmp_path / "own.yaml"
-    own.write_text("limits: {min_set_size: 5}\nlisten: 127.0.0.1:0\n")
+    own.write_text("policy: {everyone: {min_own_rows: 5}}\nlisten: 127.0.0.1:0\n")
     refused(command("run", job, "--settings", f"active={own}", "--out", tmp_path / "o"), 2, "own.yaml:2:1: 'listen' cannot be")
     refused(command("submit", job), 2, "name the node", "--config")
     refused(command("submit", job, "--node", "127.0.0.1:9"), 2, "no node answers")
@@ -494,7 +494,7 @@ def test_check_for_a_job(table: Path, job: Path, tmp_path: Path) -> None:
     assert (seen.returncode, seen.stderr) == (0, "")
     for line in (
         "job trial, here the active party: aligns 60 records by psu, ids as text",
-        "  the fewest that this node allows: 50 (limits.min_set_size)",
+        "  the fewest that this node allows: 50 (min_own_rows in the policy)",
         "  trains on 2 columns: age, ward",
         "  labels: label, 2 classes",
     ):
@@ -579,7 +579,9 @@ def test_check_of_a_configured_table(table: Path, job: Path, tmp_path: Path) -> 
 
 def test_check_of_several_tables(table: Path, job: Path, tmp_path: Path) -> None:
     config = tmp_path / "node.yaml"
-    tables = "data: {patients: {path: patients.csv}, visits: {path: visits.csv, label: ill}}\n"
+    tables = (
+        "data: {patients: {path: patients.csv}, visits: {path: visits.csv, label: ill}}\npolicy: {everyone: {tables: any}}\n"
+    )
     config.write_text(
         f"name: clinic\nrole: active\ninsecure_loopback: true\nlisten: 127.0.0.1:0\npeers: {{lab: {{}}}}\n{tables}"
     )

@@ -16,7 +16,7 @@ from vfl_node.errors import UsageError
 from vfl_node.node.service import serve
 from vfl_node.process import failpoints
 from vfl_node.process.files import write_whole
-from vfl_node.settings.node import load_settings
+from vfl_node.settings.reading import load_settings
 
 PACKAGE = Path(failpoints.__file__).parents[1]
 

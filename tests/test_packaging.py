@@ -20,7 +20,7 @@ from packaging.utils import canonicalize_name
 
 import vfl_node
 from vfl_node.job import load_job
-from vfl_node.settings.node import load_settings
+from vfl_node.settings.reading import load_settings
 from vfl_node.version import PROTOCOL_VERSION
 
 ROOT = Path(__file__).parents[1]

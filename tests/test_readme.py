@@ -25,7 +25,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from tests.node import forked_node
-from tests.node.nodes import Child, command
+from tests.node.nodes import Child, accepting, command
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
@@ -122,8 +122,8 @@ def _serve(line: str, work: Path, services: list[Child]) -> None:
     if name == "clinic":
         settings |= {"listen": "127.0.0.1:0"}
     else:
-        settings |= {"accept_jobs_from": ["clinic"]}
         del settings["listen"]
+        config.with_name("policy.yaml").write_text(yaml.safe_dump({"approve": accepting("clinic")}))
     config.write_text(yaml.safe_dump(settings))
     services.append(Child(_node, work, words[1:], work / f"{name}.log"))
     limit = time.monotonic() + 240

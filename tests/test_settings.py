@@ -8,11 +8,14 @@ from pydantic import BaseModel
 
 from vfl_node.configuration.models import leaves
 from vfl_node.errors import UsageError
-from vfl_node.job import Parties
-from vfl_node.settings.connection import HttpTls
+from vfl_node.job import Job, Parties
+from vfl_node.settings.connection import HttpTls, Webhook
 from vfl_node.settings.defences import DEFENCES
-from vfl_node.settings.node import Data, Limits, Settings, Tls, is_loopback, load_settings, role_in
+from vfl_node.settings.limits import Limits
+from vfl_node.settings.node import Data, Settings, Tls, is_loopback, role_in
+from vfl_node.settings.policy import PRESETS, Asked, Preset
 from vfl_node.settings.protection import FeatureAuditSettings, Protection
+from vfl_node.settings.reading import load_settings
 
 BASE = "name: clinic\nrole: active\ninsecure_loopback: true\n"
 PASSIVE = BASE.replace("active", "passive")
@@ -46,16 +49,19 @@ def test_relative_paths_are_relative_to_the_file(tmp_path: Path) -> None:
         (BASE + "peers: {lab: {address: lab.example:1}}\n", "plaintext is for loopback only"),
         (BASE + "peers: {lab: {}}\n", "must be able to dial in"),
         (BASE + "peers: {clinic: {address: '127.0.0.1:1'}}\n", "own name"),
-        (BASE + "accept_jobs_from: [lab]\n", "not among peers"),
+        (BASE + "policy: {partners: {lab: {tables: any}}}\n", "policy.partners names 'lab', which is not among peers"),
         (BASE + "listen: nonsense\n", "'listen'"),
         (BASE + "peers: {lab: {adress: '127.0.0.1:1'}}\n", "unknown key 'peers.lab.adress'"),
         (BASE + "data: {path: d.csv, id: [a]}\n", "'data.id' has 1 entry, and must have at least 2"),
         (BASE + "data: {path: d.csv, id: [a, b, a]}\n", "'data.id': a column may identify a record once only"),
         (BASE + "data: {path: d.csv, id: 3}\n", "'data.id': 3 is not text"),
         (BASE + "group_threads: 0\n", "'group_threads'"),
-        (BASE + "limits: {min_set_size: 0}\n", "'limits.min_set_size'"),
-        (BASE + "limits: {min_set_size: 9, max_set_size: 8}\n", "'limits': min_set_size is above max_set_size"),
-        (BASE + "limits: {inputs_per_pear: 9}\n", "unknown key 'limits.inputs_per_pear'"),
+        (BASE + "policy: {everyone: {min_own_rows: 0}}\n", "'policy.everyone.min_own_rows'"),
+        (
+            BASE + "policy: {everyone: {min_peer_rows: 9, size: {rows: 8}}}\n",
+            "everyone.min_peer_rows is above everyone.size.rows",
+        ),
+        (BASE + "policy: {everyone: {budgets: {alignmants: 9}}}\n", "unknown key 'policy.everyone.budgets.alignmants'"),
         (BASE + "defences: [{sigma: 1}]\n", "'defences.0': a defence has a name, such as {name: noise, sigma: 0.1}"),
         (BASE + "defences: [{name: nose, sigma: 1}]\n", "'defences.0': there is no defence 'nose'; known ones: noise"),
         (BASE + "defences: [{name: noise}]\n", "'defences.0': noise: 'sigma' is missing"),
@@ -73,8 +79,8 @@ def test_relative_paths_are_relative_to_the_file(tmp_path: Path) -> None:
             "changes nothing that this node",
         ),
         (
-            BASE + "audit: {membership: false}\nlimits: {max_attack_auc: 0.6}\n",
-            "audit.membership: false switches off",
+            BASE + "audit: {membership: false}\npolicy: {everyone: {attacks: {rows: 0.6}}}\n",
+            "policy.everyone.attacks.rows needs audit.membership",
         ),
         (BASE + "audit: {features: {columns: [x]}}\n", "node.yaml:4:9: audit.features is for a passive node"),
         (PASSIVE + "audit: {features: {columns: some}}\n", "'audit.features.columns'"),
@@ -89,12 +95,12 @@ def test_relative_paths_are_relative_to_the_file(tmp_path: Path) -> None:
         (PASSIVE + "audit: {linkage: {keys: {name: who}}}\n", "'audit.linkage.list'"),
         (PASSIVE + "audit: {linkage: {list: a.csv, keys: {home: [a, b, c]}}}\n", "'audit.linkage.keys.home'"),
         (
-            PASSIVE + "audit: {membership: true}\nlimits: {max_feature_gain: 0.1}\n",
-            "node.yaml:5:10: limits.max_feature_gain needs audit.features",
+            PASSIVE + "audit: {membership: true}\npolicy: {everyone: {attacks: {columns: 0.1}}}\n",
+            "node.yaml:5:31: policy.everyone.attacks.columns needs audit.features",
         ),
         (
-            PASSIVE + "audit: {features: {columns: all}}\nlimits: {max_feature_gain: -0.1}\n",
-            "node.yaml:5:28: 'limits.max_feature_gain'",
+            PASSIVE + "audit: {features: {columns: all}}\npolicy: {everyone: {attacks: {columns: -0.1}}}\n",
+            "node.yaml:5:40: 'policy.everyone.attacks.columns'",
         ),
         (
             BASE + "defences:\n  - {name: noise, sigma: 1}\n  - {name: fbs, columns: [x]}\n",
@@ -131,8 +137,9 @@ def test_the_role_of_a_name_in_a_job() -> None:
     assert role_in(Parties(active="clinic", passive=("lab",)), "notary") is None
 
 
-def test_nobody_may_start_jobs_by_default(tmp_path: Path) -> None:
-    assert settings(tmp_path, BASE).accept_jobs_from == ()
+def test_nobody_may_start_jobs_unasked_by_default(tmp_path: Path) -> None:
+    job = Job(name="trial", parties=Parties(active="clinic", passive=("lab",)))
+    assert settings(tmp_path, BASE).rules.decide(Asked(job, "clinic", "lab")).by == "one"
 
 
 def test_several_columns_may_identify_a_record(tmp_path: Path) -> None:
@@ -147,7 +154,9 @@ def test_defences_are_read_in_their_order_and_kept_private_to_the_node(tmp_path:
     )
     assert [defence.model_dump() for defence in loaded.defences] == [{"name": "noise", "sigma": sigma} for sigma in (0.5, 0)]
     assert loaded.protection == Protection(loaded.defences, membership=False, max_attack_auc=None)
-    assert settings(tmp_path, BASE + "limits: {max_attack_auc: 0.6}\n").protection == Protection(max_attack_auc=0.6)
+    assert settings(tmp_path, BASE + "policy: {everyone: {attacks: {rows: 0.6}}}\n").protection == Protection(
+        max_attack_auc=0.6
+    )
 
 
 def test_group_operations_use_every_core_unless_told(tmp_path: Path) -> None:
@@ -158,29 +167,43 @@ def test_group_operations_use_every_core_unless_told(tmp_path: Path) -> None:
 
 def test_small_sets_are_refused_by_default_for_the_reason_given() -> None:
     limits = Limits()
-    assert 0.9**limits.min_set_size < 1 / 190  # "once in 200 jobs"
+    for least in (limits.min_own_rows, limits.min_peer_rows):
+        assert 0.9**least < 1 / 190  # "once in 200 jobs"
     assert 0.9**10 > 1 / 3  # "every third"
 
 
 def test_every_setting_is_documented_with_its_default() -> None:
-    pages = ("node-settings", "limits", "defences")
-    page = "".join((REFERENCE / f"{name}.md").read_text() for name in pages)
+    page = "".join((REFERENCE / f"{name}.md").read_text() for name in ("node-settings", "defences"))
     rows = [line for line in page.splitlines() if line.startswith("| `")]
     bare = Settings(name="a", role="active", insecure_loopback=True)
     paths = (
         Tls(ca=Path(), certificate=Path(), key=Path()),
         HttpTls(certificate=Path(), key=Path()),
         Data(path=Path()),
+        Webhook(url="https://a", secret_file=Path()),
     )
-    nested: dict[str, BaseModel] = dict(zip(("tls", "http_tls", "data"), paths, strict=True))
-    keys = dict(leaves(bare.model_copy(update=nested)))
+    nested: dict[str, BaseModel] = dict(zip(("tls", "http_tls", "data", "webhook"), paths, strict=True))
+    keys = {key: value for key, value in leaves(bare.model_copy(update=nested)) if not key.startswith("policy.")}
     undocumented = {key for key in keys if f"`{key}`" not in page and f"`.{key.rpartition('.')[2]}`" not in page}
     assert undocumented == set()
     counts = [key for key, value in keys.items() if type(value) in (int, float) and not key.startswith("data.")]
-    assert {"limits.min_set_size", "limits.changes_per_peer", "jobs_at_once", "stall_s"} <= set(counts)
+    assert {"queue.others.stored", "jobs_at_once", "stall_s"} <= set(counts)
     for key in counts:
         row = next(row for row in rows if f"`{key}`" in row)
         assert float(row.split("|")[2].replace(",", "")) == keys[key]
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_every_limit_is_documented_with_its_value_in_each_preset(preset: Preset) -> None:
+    lines = (REFERENCE / "policy.md").read_text().splitlines()
+    rows = {row[1]: row for row in ([cell.strip() for cell in line.split("|")] for line in lines) if len(row) == 7}
+    for key, value in leaves(PRESETS[preset]):
+        shown = rows[f"`{key}`"][rows["key"].index(preset)]
+        said = "no bound" if value is None else value or "none"
+        if isinstance(value, int | float):
+            assert float(shown.replace(",", "")) == value, key
+        elif isinstance(said, str):
+            assert shown == said, key
 
 
 def test_what_passive_nodes_alone_have_is_documented_with_its_default() -> None:

@@ -29,7 +29,7 @@ class Exposure:
 
     Attributes:
         mu: of all that has noise; 0 where nothing has.
-        unbounded: what kind of model it opens without a bound, as ``limits.unbounded_models`` has it; empty: none.
+        unbounded: what kind of model it opens without a bound, as ``unbounded_models`` has it; empty: none.
         warning: of that, for owners, in sentences.
         labels: whether μ is about a label, too, and not about who is shared alone.
         anew: whether it differs from training to training, so that several tell more than one.

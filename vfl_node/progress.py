@@ -164,6 +164,11 @@ class OwnersAsked:
 
 
 @dataclass(frozen=True)
+class HoursAwaited:
+    """The job waits for the hours in which this owner's policy lets jobs begin."""
+
+
+@dataclass(frozen=True)
 class InputRefused:
     """This party's own input cannot be used, for ``reason``; the others are told before the job fails."""
 
@@ -173,7 +178,10 @@ class InputRefused:
 WorkEvent = PhaseBegan | Advanced | EpochTrained | EpochJudged | LocalEpochTrained | PredictionsAudited
 """What is emitted in the middle of work. Emitting it raises where the owner wants the job to end."""
 
-Event = WorkEvent | TrainingCostKnown | OverlapDoubted | ResultDoubted | Queued | PeersAwaited | OwnersAsked | InputRefused
+Wait = PeersAwaited | OwnersAsked | HoursAwaited | InputRefused
+"""Why a job does not go on at the moment."""
+
+Event = WorkEvent | TrainingCostKnown | OverlapDoubted | ResultDoubted | Queued | Wait
 """All there is."""
 
 

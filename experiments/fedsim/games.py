@@ -22,7 +22,7 @@ from experiments.fedsim.trials import (
     trial,
 )
 from experiments.inference.experiment import Expectation, Found, Work, cell, interval, lower, mean, table
-from vfl_node.settings.node import Limits
+from vfl_node.settings.limits import Limits
 
 TITLE = "Table 3: games by title (Steam and RAWG)"
 
@@ -86,8 +86,8 @@ def page(plan: Plan, found: Found) -> list[str]:
         "",
         *_gains(accuracy),
         "",
-        f"One game of RAWG is a candidate of up to {most:,.0f} different titles: the default of `limits.max_reuse`,",
-        f"{Limits().max_reuse}, refuses this job, too.",
+        f"One game of RAWG is a candidate of up to {most:,.0f} different titles: the default of `linkage.max_reuse`,",
+        f"{Limits().linkage.max_reuse}, refuses this job, too.",
     ]
 
 

@@ -18,7 +18,7 @@ from experiments.fedsim.trials import (
     trial,
 )
 from experiments.inference.experiment import Expectation, Found, Work, cell, interval, mean, table
-from vfl_node.settings.node import Limits
+from vfl_node.settings.limits import Limits
 
 TITLE = "Table 2: sales of flats beside schools (hdb)"
 
@@ -84,6 +84,7 @@ def page(plan: Plan, found: Found) -> list[str]:
     rmse, r2 = (columns(plan, found, metric) for metric in ("rmse", "r2"))
     outcomes = Outcomes(found, plan.few(SEEDS))
     rows = []
+    allowed = Limits().linkage.max_reuse
     for name in rmse:
         paper = TABLE_2_HDB.get(name)
         against = "" if name == "Solo" else interval(subtract(rmse[name], rmse["Solo"]), 2)
@@ -111,7 +112,7 @@ def page(plan: Plan, found: Found) -> list[str]:
         "Its row of `mean` contradicts itself: R² .9162 means an RMSE of 45.0.",
         "",
         f"One school is a candidate of up to {most:,.0f} different places of flats, and the default of a passive node's",
-        f"`limits.max_reuse`, {Limits().max_reuse}, refuses such a job. Where one party has few records, similarities tell",
+        f"`linkage.max_reuse`, {allowed}, refuses such a job. Where one party has few records, similarities tell",
         "much of each of them ([privacy](../explanations/privacy/index.md)).",
     ]
 

@@ -3,7 +3,7 @@
 s = (−d − μ0)/σ0 + σ·z. If z is new in each job, averages over jobs lose their noise. If z is the same but σ, or μ0 and σ0, are
 not, then two jobs are two equations in d and z. So the coordinator's noise is that of the pair and of *all* terms, and it
 keeps μ0 and σ0 (:mod:`vfl_node.alignment.linkage.similarity`): a later job says the same or is a new linkage, and these are
-counted (``limits.linkages_per_set``).
+counted (``budgets.linkages`` of a node's policy).
 
 The order of candidates does not protect: the active records of which a passive record is a candidate name it in each job
 (:mod:`experiments.linkage.partition`).

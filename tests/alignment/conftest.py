@@ -25,7 +25,8 @@ from vfl_node.job import Align
 from vfl_node.progress import Advanced, PhaseBegan, Silent
 from vfl_node.session.memory import MemoryOfOneRun
 from vfl_node.session.pins import MemoryPins
-from vfl_node.settings.node import DEFAULT_TABLE, Limits, Obfuscation
+from vfl_node.settings.limits import Budgets, Limits, SizeLimits
+from vfl_node.settings.node import DEFAULT_TABLE, Obfuscation
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.generated.vfl.v1 import alignment_pb2
 from vfl_node.transport.memory import memory_channels, run_together
@@ -41,7 +42,9 @@ SENT = {  # lists in the order each side sends them
 }
 ROLES = ("active", "passive")
 NAMES = ("clinic", "lab")
-ANY_SIZE = Limits.model_construct(min_set_size=0, max_set_size=1_000_000, inputs_per_peer=20, changes_per_peer=20)
+ANY_SIZE = Limits.model_construct(
+    min_own_rows=0, min_peer_rows=0, size=SizeLimits(rows=1_000_000), budgets=Budgets(alignments=20, changes=20)
+)
 NO_WISH = Obfuscation()
 IN_MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # syncing to a disk would take nine tenths of the time
 

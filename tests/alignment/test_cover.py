@@ -350,7 +350,7 @@ def test_zero_dummies_are_a_promise_too(run_alignment):
         (("apsi", {}), ("psi", {}), {"active"}),
         (("apsi", {}), ("psu", {}), {"active"}),
         (("psi", {}), ("apsi", {}), set()),
-        (("psu", {}), ("psi", {}), set()),  # limits.protocols are for who minds
+        (("psu", {}), ("psi", {}), set()),  # a policy's protocols are for who minds
         (("psu", {"padding": 1}), ("apsi", {"padding": 1}), {"passive"}),  # whose size apsi tells exactly
         (("apsi", {"padding": 1}), ("psi", {"padding": 1}), {"active"}),  # as without padding
         (("psi", {"padding": 1}), ("psi", {}), {"active", "passive"}),

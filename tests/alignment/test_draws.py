@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.obfuscation import precision
+from benchmarks.sessions import limits_from
 from tests.alignment.conftest import IN_MEMORY
 from vfl_node.alignment.alignment import Alignment
 from vfl_node.alignment.apsi.sizes import most_left
@@ -16,17 +17,17 @@ from vfl_node.errors import PolicyError
 from vfl_node.job import Predict
 from vfl_node.node.partners import Partner
 from vfl_node.session.memory import MemoryOfOneRun
-from vfl_node.settings.node import Limits
+from vfl_node.settings.limits import Budgets
 from vfl_node.transport.generated.vfl.v1 import alignment_pb2
 
 N_S, SHARED, M = 200, 20, 100
 IDS = [b"%d" % i for i in range(N_S + 20)]
 STRONG, WEAK = IDS[:N_S], IDS[N_S - SHARED :]  # 20 are shared
-DEFAULT = Limits(min_set_size=1)
+DEFAULT = limits_from(1)
 
 
 def allowing(changes):
-    return Limits(min_set_size=1, changes_per_peer=changes)
+    return limits_from(1, budgets=Budgets(changes=changes))
 
 
 class Jobs:

@@ -25,7 +25,8 @@ from vfl_node.execution.allowed import check_allowed
 from vfl_node.execution.private import trial_settings
 from vfl_node.job import Align, Job
 from vfl_node.ledger import Disclosure
-from vfl_node.settings.node import Limits, Settings
+from vfl_node.settings.limits import Limits
+from vfl_node.settings.node import Settings
 from vfl_node.transport.generated.vfl.v1 import session_pb2
 
 THREE = {
@@ -258,18 +259,18 @@ def test_nothing_leaves_if_any_pair_or_the_common_records_break_a_promise(tmp_pa
 JOB = "name: t\nparties: {active: clinic, passive: [lab, insurer]}\nalign: {protocol: psi-pairs}"
 
 
-def node(limits: str = "") -> Settings:
+def node(policy: str = "{}") -> Settings:
     peers = "{clinic: {}, insurer: {relayed: true}}"
-    text = f"{{name: lab, role: passive, insecure_loopback: true, listen: '127.0.0.1:0', peers: {peers}{limits}}}"
+    text = f"{{name: lab, role: passive, insecure_loopback: true, listen: '127.0.0.1:0', peers: {peers}, policy: {policy}}}"
     return parse(text, Settings, source="settings")
 
 
 def test_a_node_does_not_run_it_unless_its_owner_names_it() -> None:
     job = parse(JOB, Job, source="job")
     assert "psi-pairs" not in Limits().protocols
-    with pytest.raises(PolicyError, match="aligns by psi-pairs, which this node's settings do not allow"):
+    with pytest.raises(PolicyError, match="aligns by psi-pairs, which this node's policy does not allow"):
         check_allowed(node(), job)
-    check_allowed(node(", limits: {protocols: [psi, psi-pairs]}"), job)
+    check_allowed(node("{everyone: {protocols: [psi, psi-pairs]}}"), job)
 
 
 def test_a_trial_of_one_owner_permits_it(tmp_path: Path) -> None:

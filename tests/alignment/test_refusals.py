@@ -7,11 +7,12 @@ import hashlib
 import numpy as np
 import pytest
 
+from benchmarks.sessions import limits_from
 from vfl_node.alignment.alignment import Alignment
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import DataError, PeerLost, PolicyError, ProtocolError, UsageError
 from vfl_node.session.memory import MemoryOfOneRun
-from vfl_node.settings.node import Limits
+from vfl_node.settings.limits import Budgets, Limits, SizeLimits
 from vfl_node.transport.generated.vfl.v1 import session_pb2
 
 IDS_A, IDS_P = [b"%d" % i for i in range(9)], [b"%d" % i for i in range(5, 12)]
@@ -235,7 +236,7 @@ def test_duplicate_identifiers(run_alignment, protocol, role):
 
 @pytest.mark.parametrize("protocol", ["psu", "psi", "apsi"])
 def test_a_set_of_ours_that_is_too_small(run_alignment, protocol):
-    run = run_alignment(protocol, IDS_A, IDS_P, limits=Limits(min_set_size=8))
+    run = run_alignment(protocol, IDS_A, IDS_P, limits=Limits(min_own_rows=8, min_peer_rows=1))
     assert (run.passive.code, isinstance(run.passive, PolicyError)) == ("E_TOO_FEW", True)
     assert not run.spies[1].messages  # not even its size
     assert not run.lists
@@ -245,9 +246,9 @@ def test_a_set_of_ours_that_is_too_small(run_alignment, protocol):
 @pytest.mark.parametrize(
     ("limits", "count", "code"),
     [
-        (Limits(min_set_size=7), 6, "E_TOO_FEW"),
-        (Limits(min_set_size=1, max_set_size=100), 101, "E_TOO_MANY"),
-        (Limits(min_set_size=1, max_set_size=100), 2**63, "E_TOO_MANY"),
+        (Limits(min_own_rows=1, min_peer_rows=7), 6, "E_TOO_FEW"),
+        (limits_from(1, size=SizeLimits(rows=100)), 101, "E_TOO_MANY"),
+        (limits_from(1, size=SizeLimits(rows=100)), 2**63, "E_TOO_MANY"),
     ],
 )
 def test_an_announced_size_outside_the_limits(run_alignment, protocol, limits, count, code):
@@ -266,7 +267,7 @@ def test_an_announced_size_outside_the_limits(run_alignment, protocol, limits, c
 )
 def test_a_set_of_ours_that_is_too_large_as_announced(run_alignment, terms, most):
     """Refused before anything is said, and said to be our own: the peer would refuse it under the same limit."""
-    run = run_alignment("psu", IDS_A, IDS_P, limits=Limits(min_set_size=1, max_set_size=most), **terms)
+    run = run_alignment("psu", IDS_A, IDS_P, limits=limits_from(1, size=SizeLimits(rows=most)), **terms)
     assert (type(run.active), run.active.code) == (PolicyError, "E_TOO_MANY")
     assert "this party" in run.active.message
     assert str(most + 1) in run.active.message
@@ -288,14 +289,14 @@ def test_a_mark_of_another_length(run_alignment, protocol, mark):
 
 
 def test_the_least_set_size_does_not_count_dummies(run_alignment):
-    ours = run_alignment("psu", IDS_A, IDS_P, dummies=20, limits=Limits(min_set_size=8))
+    ours = run_alignment("psu", IDS_A, IDS_P, dummies=20, limits=limits_from(8))
     assert ours.passive.code == "E_TOO_FEW"
 
     def announce(message):
         message.count = 7 + 2 * 20
         return message
 
-    theirs = run_alignment("psu", IDS_A, IDS_A, dummies=20, limits=Limits(min_set_size=8), greet={"passive": announce})
+    theirs = run_alignment("psu", IDS_A, IDS_A, dummies=20, limits=limits_from(8), greet={"passive": announce})
     assert theirs.active.code == "E_TOO_FEW"
     assert "7 records" in theirs.active.message
 
@@ -317,7 +318,7 @@ def test_a_set_changed_too_often(run_alignment, protocol):
             return 1
 
     memories = [Counting(Randomness(bytes([i]) * 32)) for i in range(2)]
-    limits = Limits(min_set_size=1, inputs_per_peer=2)
+    limits = limits_from(1, budgets=Budgets(alignments=2))
 
     def again(ids_a, ids_p):
         return run_alignment(protocol, ids_a, ids_p, memories=memories, limits=limits)

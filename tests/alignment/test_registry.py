@@ -18,7 +18,7 @@ from vfl_node.errors import UsageError
 from vfl_node.job import Align, Job
 from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.roles import DATA_ROLES, OTHER_ROLE
-from vfl_node.settings.node import Limits
+from vfl_node.settings.limits import Limits
 
 BY_ID = [name for name, spec in ALIGNMENTS.usable() if not spec.by_similarity]
 """Those that compare identifiers; tests/alignment/linkage has the other."""

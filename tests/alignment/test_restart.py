@@ -20,6 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.sessions import BY_ROLE, session
+from tests.alignment.conftest import ANY_SIZE
 from tests.thorough import every, examples
 from vfl_node.alignment.alignment import OwnRecords
 from vfl_node.alignment.lists import columns
@@ -35,7 +36,6 @@ from vfl_node.job import Align
 from vfl_node.progress import Advanced, PhaseBegan
 from vfl_node.session.memory import MemoryOfOneRun
 from vfl_node.session.pins import MemoryPins
-from vfl_node.settings.node import Limits
 from vfl_node.transport.generated.vfl.v1 import session_pb2
 from vfl_node.transport.memory import memory_channels, suspend
 
@@ -260,7 +260,7 @@ class World:
             pins=self.pins[role],
             progress=life.progress,
             workers=AtOnce(),
-            limits=Limits.model_construct(min_set_size=0, max_set_size=100, inputs_per_peer=20, changes_per_peer=20),
+            limits=ANY_SIZE,
         )
         return align(own, OwnRecords(Identifiers.from_items(self.ids[role])), group=life.group)
 

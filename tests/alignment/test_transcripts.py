@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.sessions import session
+from benchmarks.sessions import limits_from, session
 from vfl_node.alignment.alignment import OwnRecords
 from vfl_node.alignment.protocols import align
 from vfl_node.crypto.randomness import Randomness
@@ -28,7 +28,6 @@ from vfl_node.data.identifiers import Identifiers, canonical
 from vfl_node.errors import ProtocolError
 from vfl_node.job import Align
 from vfl_node.session.memory import MemoryOfOneRun
-from vfl_node.settings.node import Limits
 from vfl_node.transport.channel import Channel, run
 from vfl_node.transport.generated.vfl.v1 import session_pb2
 from vfl_node.transport.memory import memory_channels, run_together
@@ -68,7 +67,7 @@ class Sides:
             folder=self.folder / job["id"] / role,
             memories={channel.peer: self.memories[role]},
             workers=self.workers,
-            limits=Limits(min_set_size=1),
+            limits=limits_from(1),
         )
         ids = Identifiers.from_items(canonical(item, "nocase") for item in self.said["ids"][role])
         return align(own, OwnRecords(ids))

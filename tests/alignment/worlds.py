@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.sessions import session
+from tests.alignment.conftest import ANY_SIZE
 from tests.alignment.test_costs import CountingGroup
 from vfl_node.alignment.alignment import OwnRecords
 from vfl_node.alignment.protocols import align
@@ -14,16 +15,12 @@ from vfl_node.data.identifiers import Identifiers
 from vfl_node.job import Align, Parties
 from vfl_node.session.memory import MemoryOfOneRun
 from vfl_node.session.pins import MemoryPins
-from vfl_node.settings.node import Limits
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.memory import memory_network, run_together
 
 RAM = "/dev/shm" if Path("/dev/shm").is_dir() else None
 NAMES = ("clinic", "lab", "insurer", "bank", "telco")
 """The active party first."""
-ANY_SIZE = Limits.model_construct(
-    min_set_size=0, max_set_size=1_000_000, min_overlap=0, inputs_per_peer=20, changes_per_peer=20
-)
 POSITION_BYTES = 4
 
 

@@ -209,7 +209,7 @@ def test_three_parties_and_private_settings(trial: Any, tmp_path: Path) -> None:
     assert ended.parties == ("clinic", "lab", "notary")
     assert set(ended.model) == {"clinic", "lab"}
     with pytest.raises(PolicyError, match=r"minimum is 161"):
-        run(job, clinic, lab, settings={"active": {"limits": {"min_set_size": 161}, "data": {"label": "ill"}}})
+        run(job, clinic, lab, settings={"active": {"policy": {"everyone": {"min_own_rows": 161}}, "data": {"label": "ill"}}})
 
 
 def test_several_passive_parties_by_name(tmp_path: Path) -> None:
@@ -254,7 +254,11 @@ def test_own_networks_by_their_class(trial: Any) -> None:
         ({"job": {"predict": {"model": "x", "to": "active"}}}, "a job that predicts needs the nodes", "vfl-node predict"),
         ({"settings": {"bank": {}}}, "settings names 'bank', which is no party of this job", "parties: active, passive"),
         ({"settings": {"active": {"tls": {}}}}, "settings of active: 'tls' cannot be set in a trial", "leave it out"),
-        ({"settings": {"active": {"limits": {"min_set_siz": 3}}}}, "settings of active: unknown key", "min_set_size"),
+        (
+            {"settings": {"active": {"policy": {"everyone": {"min_own_row": 3}}}}},
+            "settings of active: unknown key",
+            "min_own_rows",
+        ),
         ({"label_column": "ill"}, "there is no column 'ill' (data.label)", "columns"),
         ({"seed": -1}, "seed -1 is not a whole number from 0", ""),
         ({"predictions": True, "job": {"align": {"protocol": "psi"}}}, "this job only aligns", ""),

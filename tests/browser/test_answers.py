@@ -7,10 +7,12 @@ from itertools import product
 from typing import Any
 
 import pytest
+import yaml
 from nodes import TWO, Federation
 
 from tests.browser.conftest import ALIGNED, Browser
 from tests.browser.test_board import SCHEMES, WIDTHS
+from vfl_node.node.client import Client
 
 pytestmark = pytest.mark.browser
 
@@ -93,3 +95,41 @@ def test_what_another_job_asks_for_by_now_is_not_approved(owner: Browser, asked:
     owner.wait(lambda: "is not the digest of" in owner.run("return document.getElementById('answer').innerText"))
     assert asked.view("clinic", job_id)["state"] == "asked"
     asked.client("clinic").refuse(job_id, "other")
+
+
+def test_two_persons_approve_one_after_the_other(chromium: Callable[..., Browser], owner: Browser, asked: Federation) -> None:
+    """Each in a browser of their own, let in by a link of their own; the owner's browser is no person."""
+    at_clinic = asked.client("clinic")
+    browsers = {}
+    for name in ("anna", "bert"):
+        token = at_clinic.create_token(name, ["approver"], 1)
+        browsers[name] = Browser(chromium().driver, asked)
+        browsers[name].driver.get(Client(asked.running("clinic")["http"], token).link())
+        browsers[name].wait(lambda name=name: "login" not in browsers[name].driver.current_url)
+    before = (asked.folder / "clinic" / "policy.yaml").read_text()
+    at_clinic.apply_policy(yaml.safe_dump(yaml.safe_load(before) | {"approve": [{"name": "both", "by": "two"}]}))
+    try:
+        job_id = submit(asked)
+        owner.open(f"/jobs/{job_id}")
+        assert "Two persons must say yes." in owner.run("return document.body.innerText")
+        approve(owner)
+        owner.wait(lambda: "nobody is named" in owner.run("return document.getElementById('answer').innerText"))
+        browsers["anna"].open(f"/jobs/{job_id}")
+        approve(browsers["anna"])
+        browsers["anna"].wait(lambda: "anna has" in browsers["anna"].run("return document.body.innerText"))
+        assert browsers["anna"].faults() == []
+        assert asked.view("clinic", job_id)["state"] == "asked"
+        browsers["bert"].open("/")
+        assert "anna has said yes" in browsers["bert"].run("return document.body.innerText")
+        browsers["bert"].open(f"/jobs/{job_id}")
+        approve(browsers["bert"])
+        for name in asked.roles:
+            assert asked.end(name, job_id)["state"] == "done"
+        assert at_clinic.manifest(job_id)["decision"]["persons"] == ["anna", "bert"]
+    finally:
+        at_clinic.apply_policy(before)
+
+
+def approve(browser: Browser) -> None:
+    press(browser, "[data-open=approve]")
+    press(browser, "#approve [value=yes]")

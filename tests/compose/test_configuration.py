@@ -17,7 +17,7 @@ from cryptography import x509
 from vfl_node.execution.allowed import check_allowed
 from vfl_node.job import load_job
 from vfl_node.node.board import check_http
-from vfl_node.settings.node import load_settings
+from vfl_node.settings.reading import load_settings
 
 ROOT = Path(__file__).parents[2]
 ROLES = {
@@ -85,7 +85,8 @@ def test_passive_parties_know_each_other_but_have_no_connection() -> None:
     for name, other in (("lab", "insurer"), ("insurer", "lab")):
         settings = load_settings(ROOT / "deploy" / f"{name}.yaml")
         assert settings.peers[other].relayed
-        assert settings.accept_jobs_from == ("clinic",)
+        (line,) = settings.policy.approve
+        assert (line.when.submitters, line.by) == (("clinic",), "rule")
     assert not NETWORKS["lab"] & NETWORKS["insurer"]
 
 

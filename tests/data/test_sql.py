@@ -17,7 +17,8 @@ from vfl_node.data.reading import read_table
 from vfl_node.data.tables import CategoricalColumn, Table
 from vfl_node.errors import DataError, UsageError, VflError
 from vfl_node.node.check import check_table
-from vfl_node.settings.node import Data, Settings, load_settings
+from vfl_node.settings.node import Data, Settings
+from vfl_node.settings.reading import load_settings
 
 duckdb = pytest.importorskip("duckdb")
 sqlalchemy = pytest.importorskip("sqlalchemy")

@@ -48,6 +48,6 @@ def test_words() -> None:
     some = plan()
     said = " ".join(words.notes(some, MACHINE))
     assert "notary compares 4,000,000 pairs" in said
-    assert "limits.protocols" in said
+    assert "in their policy (protocols)" in said
     assert "hash" not in said
     assert ("shared rows", "1,000") in words.table(some, totals.estimate(some, MACHINE))

@@ -152,14 +152,15 @@ def linkage(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made("linkage", tmp_path_factory.mktemp("linkage"))
 
 
-def linked(data: Path, out: Path, *, epochs: int = 6, **limits: int) -> dict[str, Any]:
+def linked(data: Path, out: Path, *, epochs: int = 6, max_reuse: int | None = None) -> dict[str, Any]:
     """Reports of a smaller form of the example's job, by the settings that it has."""
     job = load_job(EXAMPLES / "linkage" / "job.yaml")
     job = job.model_copy(update={"train": job.train.model_copy(update={"epochs": epochs})})
     given = {name: read_private(EXAMPLES / "linkage" / f"{name}_settings.yaml") for name in LINKED}
-    if limits:
+    if max_reuse:
         own = given["schools"].document
-        given["schools"] = PrivateSettings({**own, "limits": {**own["limits"], **limits}})
+        everyone = own["policy"]["everyone"] | {"linkage": {"max_reuse": max_reuse}}
+        given["schools"] = PrivateSettings({**own, "policy": {"everyone": everyone}})
     files = {name: data / file for name, file in LINKED.items()}
     settings = trial_settings(job, files, given=given, compare=Compare(boosted_tree=False))
     folders = simulate(job, {}, out, settings=settings, extras=Extras(seed=1))
@@ -193,7 +194,7 @@ def test_sales_gain_from_schools_near_them(linkage: Path, tmp_path: Path) -> Non
 
 
 def test_the_school_office_may_refuse_that_a_school_is_used_as_often(linkage: Path, tmp_path: Path) -> None:
-    with pytest.raises(PolicyError, match=r"limits\.max_reuse"):
+    with pytest.raises(PolicyError, match=r"linkage\.max_reuse"):
         linked(linkage, tmp_path, max_reuse=100)
 
 

@@ -100,7 +100,7 @@ def test_in_processes_of_their_own(tmp_path: Path, top: str) -> None:
 def test_a_limit_stops_the_training_and_the_passive_party_is_not_told_why(tmp_path: Path) -> None:
     make_data(tmp_path, 2000)
     (tmp_path / "j.yaml").write_text(JOB.format(top="[]", test=0.5))
-    (tmp_path / "a.yaml").write_text("limits: {max_label_auc: 0.8}\n")
+    (tmp_path / "a.yaml").write_text("policy: {everyone: {attacks: {labels: 0.8}}}\n")
     given = [("--data", "active", "a.csv"), ("--data", "passive", "b.csv"), ("--settings", "active", "a.yaml")]
     words = [word for option, party, name in given for word in (option, f"{party}={tmp_path / name}")]
     done = command("run", tmp_path / "j.yaml", *words, "--out", tmp_path / "out", "--seed", "1")
@@ -109,4 +109,4 @@ def test_a_limit_stops_the_training_and_the_passive_party_is_not_told_why(tmp_pa
     assert "[E_LEAK]" in done.stderr
     log = (tmp_path / "out" / "logs" / "b.log").read_text()
     assert "E_STOPPED" in log
-    assert not any(word in log for word in ("E_LEAK", "max_label_auc", "read its labels"))
+    assert not any(word in log for word in ("E_LEAK", "attacks.labels", "read its labels"))

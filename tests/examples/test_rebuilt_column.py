@@ -111,7 +111,7 @@ def test_a_column_is_rebuilt_and_with_a_defence_it_is_not(tmp_path: Path) -> Non
 def test_a_limit_stops_the_training_and_the_active_party_is_not_told_why(tmp_path: Path) -> None:
     make_data(tmp_path, 2000)
     (tmp_path / "j.yaml").write_text(JOB)
-    (tmp_path / "b.yaml").write_text(SETTINGS["off"] + "limits: {max_feature_gain: 0.2}\n")
+    (tmp_path / "b.yaml").write_text(SETTINGS["off"] + "policy: {everyone: {attacks: {columns: 0.2}}}\n")
     given = [("--data", "active", "a.csv"), ("--data", "passive", "b.csv"), ("--settings", "passive", "b.yaml")]
     words = [word for option, party, name in given for word in (option, f"{party}={tmp_path / name}")]
     more = ["--transcript", tmp_path / "t", "--out", tmp_path / "out", "--seed", "1"]
@@ -122,7 +122,7 @@ def test_a_limit_stops_the_training_and_the_active_party_is_not_told_why(tmp_pat
     assert "the column is 's'" in done.stderr
     log = (tmp_path / "out" / "logs" / "a.log").read_text()
     assert "E_STOPPED" in log
-    assert not any(word in log for word in ("E_LEAK", "max_feature_gain", "rebuild one", "'s'"))
+    assert not any(word in log for word in ("E_LEAK", "attacks.columns", "rebuild one", "'s'"))
     assert not list(tmp_path.glob("out/**/report.json"))
     assert list((tmp_path / "t").iterdir()) == []
 

@@ -20,11 +20,14 @@ align: {protocol: linkage, keys: {u: {kind: number, low: 0, high: 1, reach: 0.1}
 """
 CLINIC = {"address": "127.0.0.1:1"}
 RELAYED = {"relayed": True}
+KIND = "its policy does not allow the job (kind)"
 
 
-def settings(name: str, peers: dict[str, Any], **more: Any) -> Settings:
-    role = "active" if name == "clinic" else "passive"
-    return Settings.model_validate({"name": name, "role": role, "peers": peers, "insecure_loopback": True} | more)
+def settings(name: str, peers: dict[str, Any], **everyone: Any) -> Settings:
+    """Of a node whose policy has the limits ``everyone``."""
+    role = {"clinic": "active", "notary": "coordinator"}.get(name, "passive")
+    own = {"name": name, "role": role, "peers": peers, "policy": {"everyone": everyone}}
+    return Settings.model_validate(own | {"insecure_loopback": True})
 
 
 @pytest.mark.parametrize("insurer", [RELAYED, {"address": "127.0.0.1:2"}])
@@ -52,19 +55,16 @@ def test_any_other_party_is_refused(name: str, peers: dict[str, Any], message: s
 
 
 @pytest.mark.parametrize(
-    ("name", "peers", "more", "message"),
+    ("name", "peers", "message"),
     [
-        ("lab", {"insurer": RELAYED | CLINIC}, {}, "leave its address out"),
-        ("lab", {"clinic": CLINIC, "insurer": RELAYED}, {"accept_jobs_from": ["insurer"]}, "offered by the active party"),
-        ("clinic", {"insurer": RELAYED}, {}, "meet all parties themselves"),
-        ("lab", {"clinic": {}, "insurer": RELAYED}, {}, "set listen"),
+        ("lab", {"insurer": RELAYED | CLINIC}, "leave its address out"),
+        ("clinic", {"insurer": RELAYED}, "meet all parties themselves"),
+        ("lab", {"clinic": {}, "insurer": RELAYED}, "set listen"),
     ],
 )
-def test_settings_that_contradict_a_relay_are_refused(
-    name: str, peers: dict[str, Any], more: dict[str, Any], message: str
-) -> None:
+def test_settings_that_contradict_a_relay_are_refused(name: str, peers: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        settings(name, peers, **more)
+        settings(name, peers)
 
 
 def test_a_node_with_relayed_peers_alone_besides_one_that_it_dials_needs_no_port() -> None:
@@ -82,15 +82,16 @@ def test_a_trial_knows_each_party_in_the_way_in_which_they_meet() -> None:
 def test_an_active_owner_can_refuse_to_have_its_records_located(reveals: bool) -> None:
     """Before anything is encoded, so nothing has left; tests/privacy/linkage/test_cells.py shows what it is against."""
     job = parse(LINKS, Job, source="job")
-    limits = {"protocols": ["linkage"], "reveal_candidates": reveals}
+    everyone = {"protocols": ["linkage"], "reveal": ["candidates"] if reveals else ["matched"]}
     peers = {"lab": CLINIC, "notary": CLINIC}
     if reveals:
-        check_allowed(settings("clinic", peers, limits=limits), job)
+        check_allowed(settings("clinic", peers, **everyone), job)
     else:
         with pytest.raises(PolicyError) as caught:
-            check_allowed(settings("clinic", peers, limits=limits), job)
-        assert "limits.reveal_candidates" in caught.value.for_peer
-    check_allowed(settings("lab", {"clinic": CLINIC, "notary": CLINIC}, limits=limits), job)  # it has no records to hide
+            check_allowed(settings("clinic", peers, **everyone), job)
+        assert "reveal: [candidates]" in caught.value.hint
+        assert caught.value.for_peer == KIND
+    check_allowed(settings("lab", {"clinic": CLINIC, "notary": CLINIC}, **everyone), job)  # it has no records to hide
 
 
 def trains(text: str) -> Job:
@@ -107,28 +108,25 @@ def test_a_model_without_a_bound_needs_its_owners_word(text: str, kind: str) -> 
     others = sorted({"exact", "networks", "taylor"} - {kind})
     for allowed in ([], others):
         with pytest.raises(PolicyError) as caught:
-            check_allowed(settings("clinic", peers, limits={"unbounded_models": allowed}), trains(text))
+            check_allowed(settings("clinic", peers, unbounded_models=allowed), trains(text))
         assert f"({kind})" in caught.value.message
-        assert f"limits.unbounded_models: [{kind}]" in caught.value.hint
-        assert "limits.unbounded_models" in caught.value.for_peer
-    check_allowed(settings("clinic", peers, limits={"unbounded_models": [kind]}), trains(text))
+        assert f"unbounded_models: [{kind}]" in caught.value.hint
+        assert caught.value.for_peer == KIND
+    check_allowed(settings("clinic", peers, unbounded_models=[kind]), trains(text))
     check_allowed(settings("clinic", peers), trains("epsilon: 1"))
-    dealer = Settings.model_validate(
-        {"name": "notary", "role": "coordinator", "peers": {"clinic": CLINIC, "lab": CLINIC}, "insecure_loopback": True}
-    )
-    check_allowed(dealer, trains(text))  # which gets no model
+    check_allowed(settings("notary", {"clinic": CLINIC, "lab": CLINIC}), trains(text))  # which gets no model
 
 
 @pytest.mark.parametrize("job", [trains("epsilon: 1"), parse(LINKS, Job, source="job")])
 def test_a_peer_chooses_its_coordinator_among_those_that_the_owner_has_listed(job: Job) -> None:
     lab = {"clinic": CLINIC, "notary": CLINIC}
     allowed = {"protocols": ["psi", "psu", "linkage"]}
-    check_allowed(settings("lab", lab, limits=allowed), job)  # a job of its own
+    check_allowed(settings("lab", lab, **allowed), job)  # a job of its own
     for listed in ([], ["bank"], ["clinic"]):
         with pytest.raises(PolicyError) as caught:
-            check_allowed(settings("lab", lab, limits=allowed | {"coordinators": listed}), job, by_peer=True)
-        assert "limits.coordinators: [notary]" in caught.value.hint
-        assert "notary as a coordinator (limits.coordinators)" in caught.value.for_peer
-    check_allowed(settings("lab", lab, limits=allowed | {"coordinators": ["notary"]}), job, by_peer=True)
-    notary = {"name": "notary", "role": "coordinator", "peers": {"clinic": CLINIC, "lab": CLINIC}, "insecure_loopback": True}
-    check_allowed(Settings.model_validate(notary | {"limits": allowed}), job, by_peer=True)  # it is the coordinator itself
+            check_allowed(settings("lab", lab, **allowed, coordinators=listed), job, by_peer=True)
+        assert "coordinators: [notary]" in caught.value.hint
+        assert caught.value.for_peer == "its policy does not allow the job (partner)"
+    check_allowed(settings("lab", lab, **allowed, coordinators=["notary"]), job, by_peer=True)
+    notary = {"clinic": CLINIC, "lab": CLINIC}
+    check_allowed(settings("notary", notary, **allowed), job, by_peer=True)  # it is the coordinator itself

@@ -90,8 +90,8 @@ def test_in_python_with_a_data_frame_and_predictions(trial: Any) -> None:
     [
         (IMAGE, CNN, "reads 26 columns of data.image as an image, 2 × 13"),
         (IMAGE, CNN.replace("cnn", "mlp"), "reads 26 columns of data.image as numeric columns: its model takes no images"),
-        ("limits: {}", CNN, "the model reads images, and data.image names none: this party's columns go into dense layers"),
-        ("limits: {}", CNN.replace("cnn", "mlp"), ""),
+        ("policy: {}", CNN, "the model reads images, and data.image names none: this party's columns go into dense layers"),
+        ("policy: {}", CNN.replace("cnn", "mlp"), ""),
     ],
 )
 def test_check_says_what_the_model_does_with_the_image(trial: Any, tmp_path: Path, text: str, train: str, said: str) -> None:
@@ -127,7 +127,7 @@ def test_an_estimate_counts_the_image_before_the_table_is_read(trial: Any, tmp_p
     shape = count_input(settings, job_of())
     assert (shape.rows, shape.image) == (160, (1, 2, 13))
     assert read_input(settings, job_of()).image is not None
-    few = lab(trial, tmp_path, IMAGE + "limits: {max_model_parameters: 5000}\n")
+    few = lab(trial, tmp_path, IMAGE + "policy: {everyone: {size: {parameters: 5000}}}\n")
     (error,) = check_table(few, job=job_of()).errors  # 4,800 of the convolutions, and 8 · (32 · 4 + 1) of the layer behind
     assert isinstance(error, PolicyError)
     assert "5,832 weights" in error.message

@@ -40,7 +40,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def settings(files: dict[str, Path], **limits: Any) -> Any:
-    own = {name: {"data": {"keys": {"title": "called"}}, "limits": limits.get(name, {})} for name in files}
+    own = {name: {"data": {"keys": {"title": "called"}}, "policy": {"everyone": limits.get(name, {})}} for name in files}
     given = {name: private_settings(section, source=f"settings of {name}") for name, section in own.items()}
     return trial_settings(parse(JOB, Job, source="job"), files, given=given)
 
@@ -86,26 +86,27 @@ def resolved(link: Path) -> str:
 def test_a_passive_party_may_want_more_noise(files: dict[str, Path], tmp_path: Path, noise: str) -> None:
     job = parse(JOB.replace("{sigma: 0.4}", noise), Job, source="job")
     given = {name: private_settings({"data": {"keys": {"title": "called"}}}, source=name) for name in files}
-    given["schools"] = private_settings({"data": {"keys": {"title": "called"}}, "limits": {"min_sigma": 0.5}}, source="schools")
+    wanted = {"policy": {"everyone": {"linkage": {"min_sigma": 0.5}}}}
+    given["schools"] = private_settings({"data": {"keys": {"title": "called"}}} | wanted, source="schools")
     with pytest.raises(VflError) as refused:
         simulate(job, {}, tmp_path, settings=trial_settings(job, files, given=given))
     assert refused.value.code == "E_POLICY"
-    assert "limits.min_sigma" in refused.value.message
+    assert "linkage.min_sigma" in refused.value.message
 
 
 @pytest.mark.parametrize(
-    ("owner", "limits", "code"),
+    ("owner", "limits", "code", "key"),
     [
-        ("agency", {"reveal_candidates": False}, "E_POLICY"),
-        ("schools", {"protocols": ["psu"]}, "E_POLICY"),
-        ("schools", {"max_reuse": 5}, "E_REUSE"),
+        ("agency", {"reveal": []}, "E_POLICY", "reveal: [candidates]"),
+        ("schools", {"protocols": ["psu"]}, "E_POLICY", "protocols"),
+        ("schools", {"linkage": {"max_reuse": 5}}, "E_REUSE", "linkage.max_reuse"),
     ],
 )
-def test_what_an_owner_refuses(files: dict[str, Path], tmp_path: Path, owner: str, limits: Any, code: str) -> None:
+def test_what_an_owner_refuses(files: dict[str, Path], tmp_path: Path, owner: str, limits: Any, code: str, key: str) -> None:
     with pytest.raises(VflError) as refused:
         run(files, tmp_path, **{owner: limits})
     assert refused.value.code == code
-    assert next(iter(limits)) in f"{refused.value.message} {refused.value.hint}"
+    assert key in f"{refused.value.message} {refused.value.hint}"
 
 
 def test_a_text_that_is_too_short(files: dict[str, Path], tmp_path: Path) -> None:

@@ -15,7 +15,8 @@ from vfl_node.execution.inputs import count_input, read_input
 from vfl_node.job import Job
 from vfl_node.prediction.requests import read_records
 from vfl_node.settings.declared import DeclaredList
-from vfl_node.settings.node import Data, Limits, Settings
+from vfl_node.settings.node import Data, Settings
+from vfl_node.settings.policy import Policy
 from vfl_node.training.split.prediction.model import column_kinds
 
 WRITTEN = {"kind": "list", "separator": ";", "longest": 2, "keep": "first"}
@@ -34,7 +35,7 @@ def table(path: Path, *cells: str) -> Path:
 def settings(tmp_path: Path) -> Settings:
     path = table(tmp_path / "own.csv", *(f"{row % 3};{row % 2};9" for row in range(12)))
     data: Any = {"path": path, "columns": {"seen": WRITTEN}}
-    return Settings(name="lab", role="passive", data=data, insecure_loopback=True, limits=Limits(min_set_size=1))
+    return Settings(name="lab", role="passive", data=data, insecure_loopback=True, policy=Policy(preset="trial"))
 
 
 @pytest.mark.parametrize("train", [{"model": "mlp"}, {"model": "cnn"}, {"algorithm": "logistic"}])

@@ -14,6 +14,7 @@ from vfl_node.progress import (
     EpochJudged,
     EpochTrained,
     Event,
+    HoursAwaited,
     InputRefused,
     LocalEpochTrained,
     OverlapDoubted,
@@ -40,6 +41,7 @@ EVENTS: list[Event] = [
     Queued(2),
     PeersAwaited(("lab",), "lost lab", 30.0),
     OwnersAsked(("lab",)),
+    HoursAwaited(),
     InputRefused("no column 'id'"),
 ]
 
@@ -134,6 +136,7 @@ def test_milestones_are_logged_and_a_wait_only_once(progress: LiveProgress) -> N
         {"event": "few rows"},
         {"event": "lost lab; waiting up to 30 s for lab"},
         {"event": "waiting for lab: its owner is asked"},
+        {"event": "waiting for the hours of this node's policy"},
         {"event": "no column 'id'"},
     ]
 

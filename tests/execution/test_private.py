@@ -36,12 +36,16 @@ def settings_of(folder: Path, text: str, spec: Job, party: str = "clinic", **opt
 
 
 def test_what_is_written_binds_and_the_rest_permits_what_the_job_asks(tmp_path: Path) -> None:
-    settings = settings_of(tmp_path, "limits: {max_set_size: 80}\ndefences: [{name: noise, sigma: 0.5}]\n", job(SPLIT))
-    assert (settings.limits.max_set_size, settings.limits.min_set_size, settings.limits.allow_matched) == (80, 1, True)
-    assert settings.limits.max_steps > 10**9
+    settings = settings_of(
+        tmp_path, "policy: {everyone: {size: {rows: 80}}}\ndefences: [{name: noise, sigma: 0.5}]\n", job(SPLIT)
+    )
+    limits = settings.limits_for(None)
+    assert (limits.size.rows, limits.min_own_rows, limits.min_peer_rows, limits.reveal) == (80, 1, 1, "any")
+    assert limits.size.steps > 10**9
     assert [defence.name for defence in settings.defences] == ["noise"]
-    narrow = settings_of(tmp_path, "limits: {allow_matched: false, min_set_size: 9}\n", job(SPLIT))
-    assert (narrow.limits.min_set_size, narrow.limits.allow_matched) == (9, False)
+    narrow = settings_of(tmp_path, "policy: {everyone: {reveal: [], min_own_rows: 9}}\n", job(SPLIT))
+    limits = narrow.limits_for(None)
+    assert (limits.min_own_rows, limits.min_peer_rows, limits.reveal) == (9, 1, ())
 
 
 def test_data_are_of_the_command_or_of_the_file_beside_which_they_lie(tmp_path: Path) -> None:
@@ -81,15 +85,15 @@ def test_several_tables_by_name_of_which_the_command_gives_the_one_of_the_job(tm
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("limits:\n  min_set_siz: 3\n", "clinic.yaml:2:3: unknown key 'limits.min_set_siz'"),
+        ("policy:\n  everyone:\n    min_own_row: 3\n", "clinic.yaml:3:5: unknown key 'policy.everyone.min_own_row'"),
         ("data:\n  id: a\n  colums: {}\n", "clinic.yaml:3:3: unknown key 'data.colums'"),
         ("data: {columns: {age: numerc}}\n", "clinic.yaml:1:23: 'data.columns.age' cannot be 'numerc'"),
         ("data: table.csv\n", "clinic.yaml:1:7: 'data': 'table.csv' is not keys and values"),
-        ("limits: 3\n", "clinic.yaml:1:9: 'limits': 3 is not keys and values"),
+        ("policy: 3\n", "clinic.yaml:1:9: 'policy': 3 is not keys and values"),
         ("obfuscation: {security_number: 2}\n", "clinic.yaml:1:32: 'obfuscation.security_number': 2 is not 1.0 or less"),
         ("- a\n", "clinic.yaml must hold keys and values"),
-        ("limits: {\n", "clinic.yaml:2:1 is not valid YAML"),
-        ("limits: {}\ntls: {}\n", "clinic.yaml:2:1: 'tls' cannot be set in a trial: a trial connects its parties itself"),
+        ("policy: {\n", "clinic.yaml:2:1 is not valid YAML"),
+        ("policy: {}\ntls: {}\n", "clinic.yaml:2:1: 'tls' cannot be set in a trial: a trial connects its parties itself"),
         ("state_dir: x\n", "clinic.yaml:1:1: 'state_dir' cannot be set in a trial: a trial runs one job"),
         ("name: clinic\n", "'name' cannot be set in a trial: the job names the parties"),
         ("threads: 2\n", "'threads' cannot be set in a trial: --threads sets it for all parties"),
@@ -103,7 +107,8 @@ def test_a_mistake_has_file_line_and_column(tmp_path: Path, text: str, said: str
 
 
 def test_what_a_passive_party_audits_hides_and_allows(tmp_path: Path) -> None:
-    text = "audit: {features: {columns: [ward]}}\ndefences: [{name: fbs, columns: [ward]}]\nlimits: {max_feature_gain: 0.1}\n"
+    text = "audit: {features: {columns: [ward]}}\ndefences: [{name: fbs, columns: [ward]}]\n"
+    text += "policy: {everyone: {attacks: {columns: 0.1}}}\n"
     protection = settings_of(tmp_path, text, job(SPLIT), "lab").protection
     assert protection.features
     assert (protection.features.names, protection.features.known_share) == (("ward",), 0.05)
@@ -115,13 +120,17 @@ def test_what_a_passive_party_audits_hides_and_allows(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("party", "text", "said"),
     [
-        ("clinic", "limits: {}\naudit:\n  features: {columns: all}\n", "clinic.yaml:3:3: audit.features is for a passive node"),
+        ("clinic", "policy: {}\naudit:\n  features: {columns: all}\n", "clinic.yaml:3:3: audit.features is for a passive node"),
         (
             "clinic",
             "defences:\n  - {name: fbs, columns: [a]}\n",
             "clinic.yaml:2:5: defences.0: 'fbs' changes nothing",
         ),
-        ("lab", "limits: {max_feature_gain: 0.1}\n", "lab.yaml:1:10: limits.max_feature_gain needs audit.features"),
+        (
+            "lab",
+            "policy: {everyone: {attacks: {columns: 0.1}}}\n",
+            "lab.yaml:1:31: policy.everyone.attacks.columns needs audit.features",
+        ),
         (
             "lab",
             "defences:\n  - name: fbs\n    columns: [a]\n    tau: 1\n",
@@ -142,8 +151,8 @@ def test_a_mistake_in_what_protects_columns_has_file_line_and_column(tmp_path: P
 
 
 def test_every_key_of_a_nodes_settings_is_either_set_by_a_trial_or_may_be_given() -> None:
-    may_be_given = {"data", "device", "limits", "obfuscation", "models", "audit", "defences", "compare"}
-    assert set(Settings.model_fields) == may_be_given | set(SET_BY_A_TRIAL)
+    may_be_given = {"data", "device", "policy", "resources", "obfuscation", "models", "audit", "defences", "compare"}
+    assert set(Settings.model_fields) | {"accept_jobs_from"} == may_be_given | set(SET_BY_A_TRIAL)
 
 
 def test_a_party_without_a_table_is_named(tmp_path: Path) -> None:
@@ -156,8 +165,8 @@ def test_a_coordinator_has_no_data_and_may_have_limits(tmp_path: Path) -> None:
     three = "{active: clinic, passive: lab, coordinator: notary}"
     spec = job("align: {protocol: psi}\ntrain: {algorithm: logistic, flow: coordinator, loss: taylor}\n", three)
     files = {name: tmp_path / f"{name}.csv" for name in ("clinic", "lab")}
-    limits = given(tmp_path, "limits: {max_steps: 5}\n")
-    assert trial_settings(spec, files, given={"notary": limits})["notary"].limits.max_steps == 5
+    limits = given(tmp_path, "policy: {everyone: {size: {steps: 5}}}\n")
+    assert trial_settings(spec, files, given={"notary": limits})["notary"].limits_for(spec).size.steps == 5
     with pytest.raises(UsageError, match="a coordinator has no data"):
         trial_settings(spec, files, given={"notary": given(tmp_path, "data: {path: a.csv}\n")})
 
@@ -165,10 +174,14 @@ def test_a_coordinator_has_no_data_and_may_have_limits(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said", "code"),
     [
-        ("limits: {protocols: [psi]}\n", "aligns by psu, which this node's settings do not allow", "E_POLICY"),
-        ("limits: {min_set_size: 161}\n", "clinic takes part with 160 records, and this node's minimum is 161", "E_TOO_FEW"),
-        ("limits: {max_model_parameters: 20}\n", "weights of a model at this node", "E_POLICY"),
-        ("limits: {max_memory_mib: 1}\n", "1 MiB are free", "E_MEMORY"),
+        ("policy: {everyone: {protocols: [psi]}}\n", "aligns by psu, which this node's policy does not allow", "E_POLICY"),
+        (
+            "policy: {everyone: {min_own_rows: 161}}\n",
+            "clinic takes part with 160 records, and this node's minimum is 161",
+            "E_TOO_FEW",
+        ),
+        ("policy: {everyone: {size: {parameters: 20}}}\n", "weights of a model at this node", "E_POLICY"),
+        ("resources: {memory_mib: 1}\n", "1 MiB are free", "E_MEMORY"),
     ],
 )
 def test_a_limit_binds_in_one_process(tmp_path: Path, trial: Any, text: str, said: str, code: str) -> None:
@@ -193,12 +206,12 @@ def test_both_ways_of_running_read_the_same_settings(tmp_path: Path, trial: Any,
     for report in reports:
         (defence,) = report["training"]["split"]["defences"]
         assert (defence["name"], defence["sigma"]) == ("noise", 0.25)
-    narrow = {"lab": given(tmp_path, "limits: {protocols: [psi]}\n", "lab.yaml")}
+    narrow = {"lab": given(tmp_path, "policy: {everyone: {protocols: [psi]}}\n", "lab.yaml")}
     settings = trial_settings(spec, trial.files, given=narrow)
     with (
         LocalFederation(spec, settings, logs=tmp_path / "logs") as federation,
-        pytest.raises(VflError, match="its settings do not allow alignment by psu"),
+        pytest.raises(VflError, match=r"its policy does not allow the job \(kind\)"),
     ):
         federation.run(tmp_path / "several", lambda _: None)
-    with pytest.raises(PolicyError, match=r"limits\.protocols"):
+    with pytest.raises(PolicyError, match="aligns by psu, which this node's policy does not allow"):
         simulate(spec, {}, tmp_path / "one", settings=settings)

@@ -313,8 +313,8 @@ def test_projections_have_files_of_their_own(trial: Any, tmp_path: Path) -> None
     job = trial.job(
         "align: {protocol: psi}\n" + SPLIT.replace("{bottom", "{" + method + "bottom").replace("0.3", "0.3, repeats: 2")
     )
-    limits = {"limits": {"methods": ["fedhssl"]}}
-    given = {"clinic": private_settings(limits, source="clinic"), "lab": private_settings(limits | NOISE, source="lab")}
+    policy = {"policy": {"everyone": {"unaligned": ["fedhssl"]}}}
+    given = {"clinic": private_settings(policy, source="clinic"), "lab": private_settings(policy | NOISE, source="lab")}
     wire, owners = Recorder(), trial_settings(job, trial.files, given=given)
     simulate(job, {}, tmp_path / "out", settings=owners, wrap=wire.wrap, extras=Extras(transcript=tmp_path / "t"))
     names = ["clinic.npz", "clinic.projections.npz", "lab.npz", "lab.projections.npz"]

@@ -17,7 +17,8 @@ from vfl_node.execution.inputs import read_input
 from vfl_node.job import Job
 from vfl_node.prediction.requests import read_records
 from vfl_node.settings.declared import Declared
-from vfl_node.settings.node import Data, Limits, Settings
+from vfl_node.settings.node import Data, Settings
+from vfl_node.settings.policy import Policy
 from vfl_node.training.split.prediction.model import column_kinds
 
 JOB = Job.model_validate(
@@ -36,7 +37,7 @@ def own(tmp_path: Path) -> Settings:
     path = tmp_path / "own.csv"
     path.write_text(HEAD + "".join(rows))
     data = Data(path=path, missing=("none",))
-    return Settings(name="lab", role="passive", data=data, insecure_loopback=True, limits=Limits(min_set_size=1))
+    return Settings(name="lab", role="passive", data=data, insecure_loopback=True, policy=Policy(preset="trial"))
 
 
 def of_split(table: Table) -> tuple[Mapping[str, Declared], Callable[[Table], bytes]]:

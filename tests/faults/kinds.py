@@ -11,7 +11,9 @@ from typing import Any
 from vfl_node.configuration.models import parse
 from vfl_node.job import Job
 from vfl_node.job.unaligned import METHODS
-from vfl_node.settings.node import Data, Limits, Settings
+from vfl_node.settings.limits import Limits
+from vfl_node.settings.node import Data, Settings
+from vfl_node.settings.policy import Policy
 
 TWO, THREE = "{active: clinic, passive: lab}", "{active: clinic, passive: lab, coordinator: notary}"
 FOUR = "{active: clinic, passive: [lab, shop], coordinator: notary}"
@@ -135,7 +137,7 @@ def settings_of(job: Job, name: str, of: Tables, folder: Path) -> Settings:
         data=data,
         insecure_loopback=True,
         device="cpu",
-        limits=Limits(min_set_size=1, methods=tuple(METHODS.own)),
+        policy=Policy(everyone=Limits(min_own_rows=1, min_peer_rows=1, unaligned=tuple(METHODS.own))),
         group_threads=1,
         state_dir=folder,
     )

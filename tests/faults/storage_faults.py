@@ -12,7 +12,7 @@ from pathlib import Path
 
 from absences import started_beside, told
 from rows import row
-from world import DEVICE, KINDS, LIMITS, World
+from world import DEVICE, EVERYONE, KINDS, World
 
 from vfl_node.configuration.models import parse
 from vfl_node.errors import VflError
@@ -241,7 +241,7 @@ def descriptors(world: World) -> tuple[str, int, str]:
 def memory_too_small(world: World) -> tuple[str, int, str]:
     text = KINDS["split"].replace("bottom: [8]", "bottom: [24000, 24000]")
     for name in ("clinic", "lab"):  # owners who allow any model
-        world.again(name, limits=LIMITS | {"max_model_parameters": 10**9})
+        world.again(name, everyone=EVERYONE | {"size": {"parameters": 10**9}})
     try:
         job_id = world.federation.client("clinic").submit(parse(text, Job, source="job").canonical())["id"]
         code = error_of(world, "lab", job_id)  # whose network it is; the clinic waits until it has more
@@ -251,7 +251,7 @@ def memory_too_small(world: World) -> tuple[str, int, str]:
         code, message = error.code, error.message
     finally:
         for name in ("clinic", "lab"):
-            world.again(name, limits=LIMITS)
+            world.again(name, everyone=EVERYONE)
     if code != "E_MEMORY" and "E_MEMORY" not in message:
         raise AssertionError(f"{code}: {message}")
     return "E_MEMORY", 1, message

@@ -55,7 +55,8 @@ evaluate: {test_fraction: 0.3}
 TEXTS = KINDS | {"on psi": KINDS["coordinator"].replace("apsi, obfuscation: {size: 144}", "psi")}
 """The same, and a regression that may follow jobs of the kinds that tell how many records are shared."""
 
-LIMITS = {"min_set_size": 1, "trainings_per_set": 100_000, "inputs_per_peer": 100_000}
+EVERYONE = {"min_own_rows": 1, "min_peer_rows": 1, "budgets": {"trainings": None, "alignments": None}}
+"""Limits of each of the nodes' policies."""
 
 
 def parties_of(kind: str) -> tuple[str, ...]:
@@ -76,7 +77,7 @@ class World:
         self.federation = made = Federation(folder, trial, THREE)
         for name in NAMES:
             made.programs[name] = partial(self._fork, name)
-        made.start_three(limits=LIMITS)
+        made.start_three(everyone=EVERYONE)
         self._hides: bool | None = None
         self._clean: dict[str, Any] = {}
         self._passings: dict[str, dict[str, Counter[str]]] = {}

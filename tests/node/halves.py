@@ -11,7 +11,7 @@ from vfl_node.execution.folder import JobFolder
 from vfl_node.execution.inputs import read_input
 from vfl_node.execution.known_rows import TrialParty, write_predictions
 from vfl_node.job import Job
-from vfl_node.settings.node import load_settings
+from vfl_node.settings.reading import load_settings
 
 
 def together(federation: Any, job: Job, model: str, names: Iterable[str], folder: Path) -> dict[str, float]:

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
@@ -52,6 +52,20 @@ ENDED = ("done", "failed", "cancelled")
 
 TWO = {"clinic": "active", "lab": "passive"}
 THREE = TWO | {"notary": "coordinator"}
+
+
+def accepting(*submitters: str) -> list[dict[str, Any]]:
+    """Lines ``approve`` of a policy by which jobs of these run without asking."""
+    return [{"name": "accepted", "when": {"submitters": [*submitters]}, "by": "rule"}]
+
+
+NOBODY_ELSE = {"name": "nobody else", "by": "nobody"}
+"""A last line ``approve``, by which nobody is asked about other jobs: they are refused."""
+
+
+def at_least(rows: int) -> dict[str, int]:
+    """Limits on how small sets may be, one's own and a partner's."""
+    return {"min_own_rows": rows, "min_peer_rows": rows}
 
 
 class Child:
@@ -169,14 +183,24 @@ class Federation:
 
     peer_wait_s = GENEROUS_S
 
-    @property
-    def trusting(self) -> dict[str, Any]:
-        """Limits of nodes that train with a coordinator over and over."""
-        coordinators = [name for name, role in self.roles.items() if role == "coordinator"]
-        kinds = ["networks", "taylor", "exact"]
-        return {"coordinators": coordinators, "unbounded_models": kinds, "epsilon_per_partner": None}
+    def configure(
+        self,
+        name: str,
+        *,
+        policy: Mapping[str, Any] | None = None,
+        accepts: Sequence[str] | None = None,
+        everyone: Mapping[str, Any] | None = None,
+        **settings: Any,
+    ) -> Path:
+        """Write settings of a node beside those that it has, and its policy.
 
-    def configure(self, name: str, **settings: Any) -> Path:
+        Args:
+            name: of the node.
+            policy: in place of its policy.
+            accepts: whose jobs the policy lets run without asking, whatever else it says of jobs.
+            everyone: limits, in place of those of the policy for everyone.
+            **settings: key → value.
+        """
         path = self.folder / name / "node.yaml"
         if self.roles.get(name) == "active":
             settings = {"compare": {"boosted_tree": False}} | settings  # scikit-learn takes a second to load in every process
@@ -185,10 +209,23 @@ class Federation:
             | {"http": "127.0.0.1:0", "peer_wait_s": self.peer_wait_s, "quarantine_after": 99}
             | settings
         )
-        if "coordinator" in self.roles.values():
-            config["limits"] = self.trusting | (config.get("limits") or {})
         path.write_text(yaml.safe_dump(config))
+        file = path.with_name(config["policy"])
+        rules = dict(yaml.safe_load(file.read_text()) if policy is None else policy)
+        if accepts is not None:
+            rules["approve"] = accepting(*accepts)
+        if everyone is not None:
+            rules["everyone"] = everyone
+        if "coordinator" in self.roles.values():
+            rules["everyone"] = self._trusting(rules.get("everyone", {}))
+        file.write_text(yaml.safe_dump(rules))
         return path
+
+    def _trusting(self, everyone: Mapping[str, Any]) -> dict[str, Any]:
+        """These limits, and those of nodes that train with a coordinator over and over."""
+        coordinators = [name for name, role in self.roles.items() if role == "coordinator"]
+        budgets = {"epsilon": None} | everyone.get("budgets", {})
+        return {"coordinators": coordinators, "unbounded_models": "any"} | everyone | {"budgets": budgets}
 
     def start(self, name: str, **settings: Any) -> None:
         path = self.configure(name, **settings)
@@ -207,18 +244,17 @@ class Federation:
         self.start("clinic", listen="127.0.0.1:0", peers={"lab": {}})
         address = self.running("clinic")["listen"]
         self.configure("clinic", listen=address)  # found there again after a restart
-        self.start("lab", **({"peers": {"clinic": {"address": address}}, "accept_jobs_from": ["clinic"]} | lab))
+        self.start("lab", **({"peers": {"clinic": {"address": address}}, "accepts": ["clinic"]} | lab))
 
     def start_three(self, **settings: Any) -> None:
         """The clinic and the lab may submit jobs at the others."""
-        accepted = {"accept_jobs_from": ["clinic", "lab"]}
-        self.start("notary", listen="127.0.0.1:0", peers={"clinic": {}, "lab": {}}, **accepted, **settings)
+        self.start("notary", listen="127.0.0.1:0", peers={"clinic": {}, "lab": {}}, accepts=["clinic", "lab"], **settings)
         notary = {"notary": {"address": self.running("notary")["listen"]}}
-        self.start("clinic", listen="127.0.0.1:0", peers={"lab": {}} | notary, accept_jobs_from=["lab"], **settings)
+        self.start("clinic", listen="127.0.0.1:0", peers={"lab": {}} | notary, accepts=["lab"], **settings)
         clinic = {"clinic": {"address": self.running("clinic")["listen"]}}
         for name in ("notary", "clinic"):
             self.configure(name, listen=self.running(name)["listen"])  # found there again after a restart
-        self.start("lab", peers=clinic | notary, accept_jobs_from=["clinic"], **settings)
+        self.start("lab", peers=clinic | notary, accepts=["clinic"], **settings)
         self.wait_until(lambda: all(self.connected(name) for name in self.roles))
 
     def start_several(self, **settings: Any) -> None:
@@ -231,8 +267,7 @@ class Federation:
                 other: {"relayed": True} if passive and other not in listening else known.get(other, {})
                 for other in self.roles.keys() - {name}
             }
-            accepted = [other for other in peers if not (passive and other not in listening)]
-            self.start(name, listen=None if passive else "127.0.0.1:0", peers=peers, accept_jobs_from=accepted, **settings)
+            self.start(name, listen=None if passive else "127.0.0.1:0", peers=peers, accepts=list(peers), **settings)
             if not passive:
                 known[name] = {"address": self.running(name)["listen"]}
                 self.configure(name, listen=known[name]["address"])  # found there again after a restart

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.node.nodes import NOBODY_ELSE, accepting
 from vfl_node.configuration.models import parse
 from vfl_node.errors import PolicyError, UsageError
 from vfl_node.job import Job
@@ -27,6 +28,7 @@ from vfl_node.node.works import Works
 from vfl_node.settings.node import Settings
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Cancel, Notice, Offer, OfferReply
 from vfl_node.trust.manifest import Manifest, make_manifest
+from vfl_node.trust.tokens import Tokens
 
 JOB = parse("name: weekly\npurpose: churn\nparties: {active: clinic, passive: lab}\ntrain: {epochs: 3}\n", Job, source="test")
 
@@ -46,16 +48,16 @@ class Lab:
             "role": "passive",
             "data": {"path": "lab.csv"},
             "peers": {"clinic": {"address": "127.0.0.1:1"}, "bank": {"address": "127.0.0.1:1"}},
-            "accept_jobs_from": ["bank"],
+            "policy": {"approve": accepting("bank")},
             "insecure_loopback": True,
             "state_dir": str(self.store.folder),
         }
         self.settings = Settings.model_validate(settings | changes)
         self.works = Works(self.settings, self.store)
-        self.works.attach(SimpleNamespace(online=lambda name: False, tell=lambda *told: False))  # type: ignore[arg-type]
+        self.works.attach(SimpleNamespace(online=lambda name: False, tell=lambda *told: False, check_version=lambda name: None))  # type: ignore[arg-type]
         self.jobs = Jobs(self.settings, self.store, self.works)
         self.offers = Offers(self.settings, self.store, self.works)
-        self.approvals = Approvals(self.settings, self.store, self.works)
+        self.approvals = Approvals(self.settings, self.store, self.works, Tokens(self.store.folder))
 
     def offered(self, about: Manifest, *, job: Job = JOB, by: str = "clinic", **changes: Any) -> OfferReply:
         offer: dict[str, Any] = {
@@ -73,7 +75,7 @@ class Lab:
         return record and record.state
 
     def documents(self, job_id: str = "weekly-1") -> dict[str, Any]:
-        return {name: json.loads(body) for name, body in self.store.documents(job_id).items() if name != "note"}
+        return {name: json.loads(body) for name, body in self.store.documents(job_id).items() if name not in ("note", "terms")}
 
 
 @pytest.fixture
@@ -112,14 +114,14 @@ def test_a_rule_approves_without_asking(lab: Lab) -> None:
 
 
 def test_an_owner_that_is_not_to_be_asked_refuses_as_before(lab: Lab) -> None:
-    lab.configure(ask=False)
+    lab.configure(policy={"approve": [*accepting("bank"), NOBODY_ELSE]})
     reply = lab.offered(manifest())
     assert (reply.accepted, reply.code, lab.state()) == (False, "E_POLICY", None)
-    assert "accept_jobs_from" in reply.reason
+    assert reply.reason == "its policy does not allow the job (partner)"
 
 
 def test_what_the_settings_forbid_is_refused_at_once(lab: Lab) -> None:
-    lab.configure(limits={"protocols": ["psi"]})
+    lab.configure(policy={"everyone": {"protocols": ["psi"]}})
     assert (lab.offered(manifest()).code, lab.state()) == ("E_POLICY", None)
 
 
@@ -241,14 +243,14 @@ def test_a_peer_has_a_bounded_number_of_jobs_that_wait(lab: Lab, monkeypatch: py
     assert [lab.offered(manifest(job_id=f"weekly-{number}")).code for number in range(3)] == ["", "", "E_BUSY"]
     lab.approvals.refuse("weekly-0", "other")
     assert lab.offered(manifest(job_id="weekly-3")).accepted
-    lab.configure(limits={"jobs_per_peer": 3})
+    lab.configure(queue={"others": {"stored": 3}})
     assert lab.offered(manifest(job_id="weekly-4")).code == "E_BUSY"
 
 
 def test_settings_of_today_decide_when_the_owner_approves(lab: Lab) -> None:
     one = manifest()
     lab.offered(one)
-    lab.configure(limits={"protocols": ["psi"]})
+    lab.configure(policy={"everyone": {"protocols": ["psi"]}})
     with pytest.raises(PolicyError):
         lab.approvals.approve("weekly-1", one.digest[:8])
     assert lab.state() == "asked"
@@ -282,8 +284,8 @@ def test_what_is_shown_is_of_the_job_and_not_of_the_peer(lab: Lab) -> None:
     assert changed["align.protocol"] == ("psu", "psi")
     assert any("private set intersection" in step for step in shown["steps"])
     assert {each["limit"]: (each["used"], each["after"]) for each in shown["budgets"]} == {
-        "inputs_per_peer": (0, 1),
-        "trainings_per_set": (0, 1),
+        "alignments": (0, 1),
+        "trainings": (0, 1),
     }
 
 

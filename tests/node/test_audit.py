@@ -13,13 +13,13 @@ train:
 evaluate: {test_fraction: 0.2, metrics: [nll]}
 """
 COPIES = STANDS_OUT.replace("gaussian", "sampling")
-LIMIT = {"limits": {"max_attack_auc": 0.98}}
+LIMIT = {"everyone": {"attacks": {"rows": 0.98}}}
 """Above what copies show in so small a table over 40 epochs: .81 to .91, by chance of the draw."""
 
 
 @pytest.mark.parametrize(("stopper", "other"), [pytest.param("lab", "clinic", marks=pytest.mark.slow), ("clinic", "lab")])
 def test_the_one_who_stops_knows_why_and_its_peer_does_not(federation: Any, stopper: str, other: str) -> None:
-    limit = {"limits": {"max_attack_auc": 0.9 if stopper == "lab" else 0.51}}
+    limit = {"everyone": {"attacks": {"rows": 0.9 if stopper == "lab" else 0.51}}}
     federation.start_both(**(limit if stopper == "lab" else {}))
     if stopper == "clinic":
         federation.kill("clinic")
@@ -32,7 +32,7 @@ def test_the_one_who_stops_knows_why_and_its_peer_does_not(federation: Any, stop
     assert told["error"]["code"] == "E_PEER"
     assert f"stopped by {stopper}'s policy (E_STOPPED)" in told["error"]["message"]
     said = json.dumps(told) + federation.log(other)
-    assert not any(word in said for word in ("E_LEAK", "max_attack_auc", "AUC of"))
+    assert not any(word in said for word in ("E_LEAK", "attacks.rows", "AUC of"))
 
 
 def test_a_strategy_below_the_limit_is_not_stopped(federation: Any) -> None:
@@ -45,7 +45,7 @@ def test_a_strategy_below_the_limit_is_not_stopped(federation: Any) -> None:
 
 
 def test_who_owns_every_shared_row_has_nothing_to_tell(federation: Any) -> None:
-    federation.start_both(limits={"max_attack_auc": 0.501})
+    federation.start_both(everyone={"attacks": {"rows": 0.501}})
     job_id = federation.submit("align: {protocol: psi}\n" + COPIES)
     assert federation.end("lab", job_id)["state"] == "done"
     assert all(epoch["attacks"] == {} for epoch in federation.report("lab", job_id)["training"]["epochs"])

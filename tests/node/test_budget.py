@@ -15,7 +15,7 @@ from vfl_node.job.costs import HEAD_BYTES, TableShape
 from vfl_node.models import InputSchema, architecture_of
 from vfl_node.models.building import build_bottom, build_classifier
 from vfl_node.settings.defences import read_params
-from vfl_node.settings.node import Limits
+from vfl_node.settings.limits import Limits, SizeLimits
 from vfl_node.settings.protection import FeatureAuditSettings, Protection
 from vfl_node.training.split.config import Train
 from vfl_node.transport.bounds import MAX_FRAME_BYTES
@@ -48,7 +48,8 @@ def test_a_network_larger_than_the_owner_allows_is_refused_before_a_table_is_kno
     large = job({"bottom": [24_000, 24_000]})
     with pytest.raises(PolicyError, match=r"576,0\d\d,\d+ weights.* limit is 20,000,000") as caught:
         check_limits(large, "passive", Limits())
-    assert "limits.max_model_parameters" in caught.value.for_peer
+    assert "size.parameters" in caught.value.hint
+    assert caught.value.for_peer == "its policy does not allow the job (size)"
     check_limits(large, "active", Limits())  # whose own half is small
     check_limits(job({}), "active", Limits())
 
@@ -58,8 +59,8 @@ def test_more_steps_than_the_owner_allows_are_refused() -> None:
         check_limits(job({"epochs": 100_000}, evaluate={"repeats": 1000}), "passive", Limits())
     long = job({"epochs": 1000, "batch_size": 1})
     with pytest.raises(PolicyError, match=r"800,000 training steps.* limit is 500,000"):
-        memory.check_steps(long, 1000, Limits(max_steps=500_000))
-    memory.check_steps(long, 600, Limits(max_steps=500_000))
+        memory.check_steps(long, 1000, Limits(size=SizeLimits(steps=500_000)))
+    memory.check_steps(long, 600, Limits(size=SizeLimits(steps=500_000)))
 
 
 def test_a_message_may_be_as_large_as_the_job_makes_it() -> None:
@@ -82,37 +83,37 @@ def free(monkeypatch: pytest.MonkeyPatch) -> dict[str, float]:
 def test_a_job_that_needs_more_than_is_free_is_refused_with_the_numbers(free: dict[str, float]) -> None:
     large = job({"bottom": [4000, 4000]})
     with pytest.raises(StateError) as caught:
-        Budget(Limits()).reserve("job", large, "passive", None)
+        Budget(None).reserve("job", large, "passive", None, Limits())
     assert caught.value.code == "E_MEMORY"
     needed = need(large, "passive", TableShape()).bytes // MIB
     assert f"about {needed:,} MiB" in caught.value.message.replace(f"{needed + 1:,}", f"{needed:,}")
     assert "1,000 MiB are free" in caught.value.message
     assert "MiB" not in caught.value.for_peer
     free["free"] = 2000 * MIB
-    Budget(Limits()).reserve("job", large, "passive", None)
+    Budget(None).reserve("job", large, "passive", None, Limits())
 
 
 def test_what_other_jobs_have_reserved_is_not_free_until_they_end(free: dict[str, float]) -> None:
     large, free["free"] = job({"bottom": [2000, 2000]}), 700 * MIB
-    kept = Budget(Limits())
-    kept.reserve("first", large, "passive", None)
-    kept.reserve("first", large, "passive", None)  # once more: after a restart of the attempt
-    kept.reserve("second", large, "passive", None)
+    kept = Budget(None)
+    kept.reserve("first", large, "passive", None, Limits())
+    kept.reserve("first", large, "passive", None, Limits())  # once more: after a restart of the attempt
+    kept.reserve("second", large, "passive", None, Limits())
     with pytest.raises(StateError, match="other jobs have reserved") as caught:
-        kept.reserve("third", large, "passive", None)
+        kept.reserve("third", large, "passive", None, Limits())
     assert caught.value.code == "E_MEMORY"
     kept.release("first")
     kept.release("first")
-    kept.reserve("third", large, "passive", None)
+    kept.reserve("third", large, "passive", None, Limits())
     taken = need(large, "passive", TableShape()).bytes * 2  # by now those two hold what they reserved: it is not free twice
     free["used"], free["free"] = 200 * MIB + taken, 400 * MIB
-    kept.reserve("fourth", large, "passive", None)
+    kept.reserve("fourth", large, "passive", None, Limits())
 
 
 def test_the_owner_may_allow_less_than_is_free(free: dict[str, float]) -> None:
-    Budget(Limits(max_memory_mib=100)).reserve("job", job({}), "passive", None)
+    Budget(100).reserve("job", job({}), "passive", None, Limits())
     with pytest.raises(StateError, match="20 MiB are free"):
-        Budget(Limits(max_memory_mib=20)).reserve("job", job({}), "passive", None)
+        Budget(20).reserve("job", job({}), "passive", None, Limits())
 
 
 @pytest.mark.parametrize(
@@ -129,11 +130,11 @@ def test_what_audits_and_defends_columns_of_a_peers_wide_or_large_job_is_reserve
 ) -> None:
     large, table = job(train, align={"protocol": "psi"}), TableShape(rows=20_000, numeric=10)
     free["free"] = 1.1 * need(large, "passive", table).bytes
-    Budget(Limits()).fit(large, "passive", table)
+    Budget(None).fit(large, "passive", table, Limits())
     with pytest.raises(StateError, match=r"protection [0-9,]+ MiB") as caught:
-        Budget(Limits(), protection=Protection(**settings)).fit(large, "passive", table)
+        Budget(None, protection=Protection(**settings)).fit(large, "passive", table, Limits())
     assert caught.value.code == "E_MEMORY"
     assert "protection" not in caught.value.for_peer
-    Budget(Limits(), protection=Protection(**settings)).fit(job(None), "passive", table)
+    Budget(None, protection=Protection(**settings)).fit(job(None), "passive", table, Limits())
     usual = need(job({}), "passive", table, protection=Protection(**settings))
     assert 0 < usual.protection < 256 * MIB

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from canaries import Search, files_in, forms_of_number, forms_of_text
-from nodes import THREE
+from nodes import THREE, at_least
 
 from vfl_node.configuration.models import parse
 from vfl_node.errors import VflError
@@ -123,7 +123,7 @@ def nodes(tables: Tables, federations: Callable[..., Any], tmp_path_factory: pyt
         paths = {"default": path, "others": tables.other_files[name]}
         made.configure(name, data={called: {"path": str(of), "columns": KINDS} for called, of in paths.items()})
     made.failpoints["lab"] = "updated=kill@1"
-    made.start_three(limits={"min_set_size": 10})
+    made.start_three(everyone=at_least(10) | {"tables": "any"})
     return made
 
 

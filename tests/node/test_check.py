@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from tests.node.nodes import at_least
 from vfl_node.cli.check import _job_lines
 from vfl_node.configuration.models import parse
 from vfl_node.errors import DataError, UsageError, VflError
@@ -17,7 +18,7 @@ from vfl_node.job import Job
 from vfl_node.node import check
 from vfl_node.node.check import StartCheck, TableCheck, check_table
 from vfl_node.node.service import Node
-from vfl_node.settings.node import Data, Limits, Peer, Settings
+from vfl_node.settings.node import Data, Peer, Settings
 
 PARTIES = "name: trial\nparties: {active: clinic, passive: lab}\n"
 SPLIT = "train: {bottom: [4], active_bottom: [4], top: [4], epochs: 1}\n"
@@ -34,11 +35,9 @@ def settings_of(folder: Path, content: str = "", role: Any = "active", *, least:
         (folder / "table.csv").write_text(content)
         data = Data(path=folder / "table.csv", **changes.pop("data", {}))
     own, other = ("clinic", "lab") if role == "active" else ("lab", "clinic")
-    limits = changes.pop("limits", {}) | {"min_set_size": least}
+    policy: Any = {"everyone": changes.pop("everyone", {}) | at_least(least)}
     place: dict[str, Any] = {"listen": "127.0.0.1:0", "http": None, "state_dir": folder / "state", "insecure_loopback": True}
-    return Settings(
-        name=own, role=role, data=data, peers={other: Peer()}, limits=Limits(**limits), device="cpu", **place, **changes
-    )
+    return Settings(name=own, role=role, data=data, peers={other: Peer()}, policy=policy, device="cpu", **place, **changes)
 
 
 def rows(count: int = 60, head: str = "id,x,kind,label", label: Any = lambda row: row % 2) -> str:
@@ -95,7 +94,7 @@ def test_a_party_without_labels_is_warned_of_its_columns(tmp_path: Path) -> None
     [
         ("sigma: 0.4", "active", "sigma 0.4"),
         ("tau: 0.002", "active", "tau 0.002, from which sigma follows"),
-        ("sigma: 0.4", "passive", "sigma 0.4; the least that this node allows: 0.2 (limits.min_sigma)"),
+        ("sigma: 0.4", "passive", "sigma 0.4; the least that this node allows: 0.2 (linkage.min_sigma)"),
     ],
 )
 def test_the_noise_of_a_linkage_is_shown(tmp_path: Path, noise: str, role: str, expected: str) -> None:
@@ -104,7 +103,7 @@ def test_the_noise_of_a_linkage_is_shown(tmp_path: Path, noise: str, role: str, 
     )
     parties = "name: trial\nparties: {active: clinic, passive: lab, coordinator: notary}\n"
     spec = parse(f"{parties}align: {align}", Job, source="job")
-    settings = settings_of(tmp_path, rows(), role, limits={"min_sigma": 0.2})
+    settings = settings_of(tmp_path, rows(), role, everyone={"linkage": {"min_sigma": 0.2}})
     use = check_table(settings, job=spec).job
     assert use is not None
     assert use.noise == expected
@@ -192,8 +191,8 @@ def test_the_first_error_is_that_of_the_node(tmp_path: Path) -> None:
 
 
 def test_what_the_settings_do_not_allow_comes_first(tmp_path: Path) -> None:
-    limits = {"protocols": ("psi",), "max_model_parameters": 5, "max_set_size": 50}
-    settings = settings_of(tmp_path, rows(label=lambda row: 0), limits=limits)
+    limits = {"protocols": ("psi",), "size": {"parameters": 5, "rows": 50}}
+    settings = settings_of(tmp_path, rows(label=lambda row: 0), everyone=limits)
     assert codes(check_table(settings, job=job(SPLIT))) == ["E_POLICY", "E_ONE_CLASS", "E_TOO_MANY"]
     other = parse(PARTIES.replace("clinic", "bank") + SPLIT, Job, source="job")
     assert codes(check_table(settings_of(tmp_path, rows()), job=other)) == ["E_ROLE"]
@@ -202,7 +201,7 @@ def test_what_the_settings_do_not_allow_comes_first(tmp_path: Path) -> None:
 def test_a_model_larger_than_allowed_with_the_columns_of_this_table(tmp_path: Path) -> None:
     wide = "id,label," + ",".join(f"x{c}" for c in range(40)) + "\n"
     content = wide + "".join(f"r{row},{row % 2}" + f",{row}" * 40 + "\n" for row in range(9))
-    settings = settings_of(tmp_path, content, limits={"max_model_parameters": 300})
+    settings = settings_of(tmp_path, content, everyone={"size": {"parameters": 300}})
     checked = check_table(settings, job=job(SPLIT))
     assert codes(checked) == ["E_POLICY"]
     assert "weights of a model" in checked.errors[0].message

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from tests.node.nodes import command
+from tests.node.nodes import at_least, command
 from tests.node.revealing import COLUMNS, FLAG, KIND, NUMBER, make_revealing
 from vfl_node.cli import app
 from vfl_node.cli.audit import _names
@@ -19,7 +19,7 @@ from vfl_node.execution.feature_audit import DECODERS, FeatureAuditResult
 from vfl_node.node import feature_audit
 from vfl_node.node.feature_audit import audit
 from vfl_node.process.files import write_whole
-from vfl_node.settings.node import load_settings
+from vfl_node.settings.reading import load_settings
 
 SPLIT = """\
 align: {protocol: psi}
@@ -40,7 +40,7 @@ PART = SPLIT.replace("psi}", "psu, at_most: 400}") + "serve: {to: active}\n"
 def nodes(federations: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) -> Any:
     tables = make_revealing(tmp_path_factory.mktemp("revealing"))
     made = federations(tmp_path_factory.mktemp("nodes"), tables=tables)
-    made.start_both(limits={"min_set_size": 10})
+    made.start_both(everyone=at_least(10))
     return made
 
 
@@ -81,7 +81,7 @@ def test_columns_are_rebuilt_from_the_half_that_was_kept(nodes: Any, jobs: dict[
 def test_only_the_records_that_took_part_are_audited(federations: Callable[..., Any], tmp_path: Path) -> None:
     """Of a union, in which there are synthetic rows as well; the part is the one that the memory of the partner names."""
     nodes = federations(tmp_path, tables=make_revealing(tmp_path))
-    nodes.start_both(limits={"min_set_size": 10})
+    nodes.start_both(everyone=at_least(10))
     job_id = nodes.submit(PART)
     assert nodes.end("lab", job_id)["state"] == "done"
     found = of(nodes, job_id)

@@ -19,12 +19,14 @@ from typing import Any
 
 import pytest
 
+from tests.node.nodes import accepting
 from vfl_node.errors import StateError, UsageError
 from vfl_node.execution import folder as job_folder
 from vfl_node.node import partners, running, service, store, work
 from vfl_node.node.faults import explain
 from vfl_node.node.service import Node
 from vfl_node.settings.node import Data, Peer, Settings
+from vfl_node.trust import tokens
 
 JOB = """\
 train: {bottom: [4], top: [4], epochs: 2, batch_size: 32, missing: {calibration: test}}
@@ -59,7 +61,7 @@ class Pair:
         self.nodes: dict[str, Node] = {}
         self.start("clinic", listen="127.0.0.1:0", peers={"lab": Peer()})
         address = self.bound
-        self.start("lab", peers={"clinic": Peer(address=address)}, accept_jobs_from=("clinic",))
+        self.start("lab", peers={"clinic": Peer(address=address)}, policy={"approve": accepting("clinic")})
 
     def start(self, name: str, **settings: Any) -> None:
         data = Data(path=self.trial.files[name])
@@ -384,7 +386,7 @@ def test_a_start_on_a_full_disk_ends_with_a_sentence_and_a_code(
     def index(path: Path) -> Any:
         raise sqlite3.OperationalError("disk I/O error")
 
-    monkeypatch.setattr(service, "write_whole", full)
+    monkeypatch.setattr(tokens, "write_whole", full)
     monkeypatch.setattr(running, "write_whole", full)
     monkeypatch.setattr(store, "hold", hold)
     if at == "jobs.sqlite":

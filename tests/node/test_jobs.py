@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests.node.nodes import accepting, at_least
 from vfl_node.configuration.models import parse
 from vfl_node.errors import Paused, PeerError, PeerLost, StateError, VflError
 from vfl_node.execution.folder import JobFolder
@@ -24,7 +25,8 @@ from vfl_node.node.offers import Offers
 from vfl_node.node.record import Record
 from vfl_node.node.store import Store
 from vfl_node.node.works import Works
-from vfl_node.settings.node import Data, Limits, Settings
+from vfl_node.settings.node import Data, Settings
+from vfl_node.settings.policy import Policy
 from vfl_node.training.prediction.stored import FileTally, StoredPredictor
 from vfl_node.training.predictor import ServiceCount
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Notice, Offer, OfferReply
@@ -70,7 +72,7 @@ class Node:
             listen="127.0.0.1:0",
             peers={"lab": {}},  # type: ignore[dict-item]
             insecure_loopback=True,
-            limits=Limits(min_set_size=1),
+            policy={"everyone": at_least(1)},  # type: ignore[arg-type]
         )
         self.store = Store(folder / "state")
         self.peers = Absent()
@@ -283,8 +285,7 @@ def test_a_stop_that_does_not_wait_for_long_work_is_no_death(node: Node, monkeyp
 
 
 def test_a_node_that_stops_begins_nothing_and_says_that_it_comes_back(node: Node, runs: list[str]) -> None:
-    node.settings = node.settings.model_copy(update={"accept_jobs_from": ["lab"]})
-    node.restart()
+    node.settings.in_force.policy = Policy(everyone=at_least(1), approve=accepting("lab"))
     job_id = node.jobs.submit(node.job()).id
     node.wait_until(lambda: runs == [job_id])
     known = node.stored(job_id)

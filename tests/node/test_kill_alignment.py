@@ -74,7 +74,7 @@ class Nodes:
         for name in OTHER:
             self.folder(name).mkdir()
             federation.programs[name] = partial(forked, killed_node.run, self.folder(name))
-            federation.configure(name, limits={"trainings_per_set": 10_000})  # every case trains over the same records
+            federation.configure(name, everyone={"budgets": {"trainings": 10_000}})  # every case trains over the same records
         federation.start_both()
         self._clean: dict[str, Any] = {}
 

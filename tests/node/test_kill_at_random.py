@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.node.killed_jobs import KilledJobs
+from tests.node.nodes import at_least
 from tests.node.several import PASSIVE, SeveralTrial
 
 ROLES = {"clinic": "active"} | dict.fromkeys(PASSIVE, "passive") | {"notary": "coordinator"}
@@ -64,7 +65,7 @@ class FiveNodes(KilledJobs):
 
 @pytest.fixture(scope="module")
 def five(federations: Any, forked: Any, several: SeveralTrial, tmp_path_factory: pytest.TempPathFactory) -> FiveNodes:
-    limits = {"limits": {"min_set_size": 1, "inputs_per_peer": 1000, "trainings_per_set": 1000}}
+    limits = {"everyone": at_least(1) | {"budgets": {"alignments": 1000, "trainings": 1000}}}
     return FiveNodes(federations(tmp_path_factory.mktemp("five"), ROLES, several), forked, dict.fromkeys(ROLES, limits))
 
 

@@ -45,7 +45,7 @@ class Asked(Federation):
 @pytest.fixture(scope="module")
 def nodes(trial: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asked]:
     federation = Asked(tmp_path_factory.mktemp("asked"), trial)
-    federation.start_both(accept_jobs_from=[], limits={"inputs_per_peer": 99})
+    federation.start_both(accepts=[], everyone={"budgets": {"alignments": 99}})
     yield federation
     federation.end_all()
 
@@ -69,13 +69,13 @@ def test_the_owner_sees_the_job_and_lets_it_run_by_commands(nodes: Asked) -> Non
     assert re.search(rf"to let it run: vfl-node approve {job_id} {digits}\b", shown)
     for line in ("clinic (active), lab (passive)", "private set intersection", "set size: how many records lab has"):
         assert line in shown
-    assert "inputs_per_peer with clinic: 0 → 1 (99 allowed)" in shown
+    assert "alignments with clinic: 0 → 1 (99 allowed)" in shown
     assert nodes.client("clinic").manifest(job_id)["digits"] == digits
     stale = command("approve", job_id, "00000000", "--config", nodes.folder / "lab" / "node.yaml")
     assert (stale.returncode, "E_STALE" in stale.stderr) == (2, True)
     nodes.words("approve", job_id, digits, "--note", "once a week")
     nodes.both_done(job_id)
-    assert "approved by the owner" in nodes.words("show", job_id)
+    assert "approved by owner" in nodes.words("show", job_id)
     assert nodes.show(job_id)["decision"]["by"] == "persons"
 
 

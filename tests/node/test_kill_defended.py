@@ -18,7 +18,7 @@ SETTINGS = {
     "lab": {
         "defences": [{"name": "fbs", "columns": [FLAG, KIND], "rounds": 2, **SMALL}, {"name": "noise", "sigma": 0.01}],
         "audit": {"features": {"columns": [FLAG, KIND], "known_share": 0.2}},
-        "limits": {"max_feature_gain": 0.9},
+        "everyone": {"attacks": {"columns": 0.9}},
     },
     "insurer": {
         "defences": [{"name": "fbs-fixed", "columns": [NUMBER], "rounds": 1, "every": 2, "distance": "features", **SMALL}],

@@ -36,7 +36,7 @@ def nodes(
     request: pytest.FixtureRequest, federations: Callable[..., Any], forked: Any, tmp_path_factory: pytest.TempPathFactory
 ) -> KilledJobs:
     tables = make_revealing(tmp_path_factory.mktemp("revealing"))
-    settings = {"defences": [{"name": request.param} | DEFENCES[request.param]], "limits": {"max_label_auc": 1.0}}
+    settings = {"defences": [{"name": request.param} | DEFENCES[request.param]], "everyone": {"attacks": {"labels": 1.0}}}
     return KilledJobs(federations(tmp_path_factory.mktemp("defended"), ROLES, tables), forked, {"clinic": settings})
 
 

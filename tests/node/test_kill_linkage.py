@@ -114,8 +114,8 @@ class Nodes:
             if name in ROWS:
                 data = {"path": str(self.federation.trial.files[name]), "keys": {"name": "called"}}
                 self.federation.configure(name, data=data)
-        limits = {"protocols": ["psi", "linkage"], "max_reuse": 160}
-        self.federation.start_three(limits=limits)
+        limits = {"protocols": ["psi", "linkage"], "reveal": ["candidates"], "linkage": {"max_reuse": 160}}
+        self.federation.start_three(everyone=limits)
         self._expected: dict[str, Any] = {}
 
     def expected(self, text: str) -> Any:

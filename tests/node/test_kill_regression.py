@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.node.nodes import at_least
 from vfl_node.configuration.models import parse
 from vfl_node.job import Job
 from vfl_node.models import storage
@@ -93,7 +94,7 @@ class Nodes:
         for name in self.names:
             self.folder(name).mkdir()
             federation.programs[name] = partial(forked, killed_trainer.run, self.folder(name))
-        (federation.start_three if len(passive) == 1 else federation.start_several)(limits={"min_set_size": 1})
+        (federation.start_three if len(passive) == 1 else federation.start_several)(everyone=at_least(1))
         self._clean: dict[str, Any] = {}
 
     @property

@@ -57,7 +57,7 @@ def asymmetric(federations: Callable[..., Any], forked: Any, tmp_path_factory: p
 
 
 def started(federations: Callable[..., Any], forked: Any, tmp_path_factory: pytest.TempPathFactory) -> KilledJobs:
-    limits = {"limits": {"methods": ["none", *METHODS]}}
+    limits = {"everyone": {"unaligned": "any"}}
     return KilledJobs(federations(tmp_path_factory.mktemp("unaligned"), ROLES), forked, dict.fromkeys(ROLES, limits))
 
 

@@ -26,7 +26,7 @@ from vfl_node.estimate.memory import need
 from vfl_node.job import Job
 from vfl_node.job.costs import TableShape
 from vfl_node.session.preflight import preflight
-from vfl_node.settings.node import load_settings
+from vfl_node.settings.reading import load_settings
 from vfl_node.transport.authority import make_authority, make_key_and_request, sign
 from vfl_node.transport.calls import SERVICE
 from vfl_node.transport.channel import Channel, run
@@ -161,7 +161,7 @@ class _Anything:
 @pytest.fixture(scope="module")
 def target(federations: Any, tmp_path_factory: pytest.TempPathFactory) -> Target:
     federation = federations(tmp_path_factory.mktemp("memory"))
-    federation.start("clinic", listen="127.0.0.1:0", peers={"lab": {}}, accept_jobs_from=["lab"], peer_wait_s=20)
+    federation.start("clinic", listen="127.0.0.1:0", peers={"lab": {}}, accepts=["lab"], peer_wait_s=20)
     made = Target(federation)
     made.aligning().close()  # what the first of everything takes is no attack
     return made
@@ -248,7 +248,7 @@ def many_sizes(target: Target) -> None:
 def too_large_a_model(target: Target) -> None:
     _, reply = target.offer(JOB.replace("psi", "psu") + "train: {bottom: [24000, 24000], active_bottom: [24000, 24000]}\n")
     assert not reply.accepted
-    assert "max_model_parameters" in reply.reason
+    assert reply.reason == "its policy does not allow the job (size)"
 
 
 def compressed(target: Target) -> None:

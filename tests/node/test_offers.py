@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.node.nodes import accepting
 from vfl_node.configuration.models import parse
 from vfl_node.errors import PolicyError, UsageError
 from vfl_node.gdp import mu_of
@@ -22,6 +23,7 @@ from vfl_node.node.work import Work
 from vfl_node.node.works import Works
 from vfl_node.session.spent import Expense
 from vfl_node.settings.node import Peer, Settings
+from vfl_node.settings.resources import QueueSettings, Share
 from vfl_node.transport.bounds import MOST_JOB_BYTES
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Cancel, Notice, Offer
 
@@ -39,13 +41,13 @@ class Lab:
         self.begun: list[str] = []
         self.configure()
 
-    def configure(self, **changes: Any) -> None:
-        """Begin again with other settings."""
+    def configure(self, *, everyone: Any = None, **changes: Any) -> None:
+        """Begin again with other settings, and other limits for everyone."""
         settings = Settings(
             name="lab",
             role="passive",
             peers={"clinic": {"address": "127.0.0.1:1"}, "bank": {"address": "127.0.0.1:1"}},  # type: ignore[dict-item]
-            accept_jobs_from=["clinic", "bank"],  # type: ignore[arg-type]
+            policy={"everyone": everyone or {}, "approve": accepting("clinic", "bank")},  # type: ignore[arg-type]
             insecure_loopback=True,
             **changes,
         )
@@ -185,15 +187,15 @@ def test_matched_rows_are_counted_only_where_the_owner_allows_it(lab: Lab, allow
     train = {"train": {"bottom": [4], "epochs": 1}, "evaluate": {"matched": True}, "align": {"protocol": "psu"}}
     job = Job.model_validate(JOB.model_dump(exclude_unset=True) | train)
     if allowed:
-        lab.configure(limits={"allow_matched": True})
+        lab.configure(everyone={"reveal": ["matched"]})
     reply = offered(lab, job.canonical(), "counted")
     assert reply.accepted == allowed
     assert lab.begun == (["counted"] if allowed else [])
     if not allowed:
-        assert (reply.code, reply.reason) == ("E_POLICY", "its settings do not allow evaluate.matched")
-        with pytest.raises(PolicyError, match="which this node's settings do not allow") as caught:
+        assert (reply.code, reply.reason) == ("E_POLICY", "its policy does not allow the job (kind)")
+        with pytest.raises(PolicyError, match="which this node's policy does not allow") as caught:
             lab.jobs.submit(job)
-        assert "limits.allow_matched" in caught.value.hint
+        assert "reveal: [matched]" in caught.value.hint
 
 
 @pytest.mark.parametrize("declared", [True, False])
@@ -218,7 +220,7 @@ def test_jobs_of_one_peer_are_kept_up_to_a_number_ended_ones_included(
 ) -> None:
     """A peer that offers and cancels for ever would fill the disk."""
     monkeypatch.setattr(predictions, "check", lambda *_: None)
-    lab.configure(limits={"jobs_per_peer": 2})
+    lab.configure(queue={"others": {"stored": 2}})
     lab.store.add(JOB, submitter="bank")
     for name in ("first", "second"):
         assert offered(lab, job.canonical(), name).accepted
@@ -233,7 +235,6 @@ def test_peers_share_the_queue_and_never_fill_it_for_the_owner() -> None:
     def busy(own: str, peers: int, jobs: dict[str, int], submitter: str, *, services: int = 0) -> bool:
         names = {f"p{number}": Peer() for number in range(peers)}
         settings = Settings(name=own, role="active", listen="127.0.0.1:0", peers=names, insecure_loopback=True)
-        settings = settings.model_copy(update={"accept_jobs_from": (*names,)})
         works: Any = [
             SimpleNamespace(turn=turn, place=1, record=SimpleNamespace(submitter=of))
             for turn, each in ((object(), jobs), (None, {"p0": services}))
@@ -256,24 +257,25 @@ def test_peers_share_the_queue_and_never_fill_it_for_the_owner() -> None:
 
 @pytest.mark.parametrize(("places", "peers", "share"), [(16, 1, 15), (16, 2, 7), (2, 1, 1), (1, 1, 1), (4, 9, 1), (16, 0, 15)])
 def test_a_peers_share_of_the_places_follows_from_how_many_may_submit_jobs(places: int, peers: int, share: int) -> None:
-    names = {f"p{number}": Peer() for number in range(max(1, peers))}
-    settings = Settings(
-        name="lab",
-        role="passive",
-        listen="127.0.0.1:0",
-        peers=names,
-        insecure_loopback=True,
-        jobs_at_once=places,
-        accept_jobs_from=tuple(names)[:peers],
-    )
-    assert settings.running_per_peer == share
-    limits = settings.limits.model_copy(update={"running_per_peer": 3})
-    assert settings.model_copy(update={"limits": limits}).running_per_peer == 3
+    """A coordinator and those that are met through others submit none."""
+    names = {f"p{number}": Peer() for number in range(peers)}
+    settings: dict[str, Any] = {
+        "name": "lab",
+        "role": "passive",
+        "listen": "127.0.0.1:0",
+        "peers": names | {"notary": Peer(), "insurer": Peer(relayed=True)},
+        "insecure_loopback": True,
+        "jobs_at_once": places,
+        "policy": {"everyone": {"coordinators": ["notary"]}},
+    }
+    assert Settings(**settings).running_of("p0") == share
+    allowed = Settings(**settings, queue=QueueSettings(others=Share(running=3), partners={"p1": Share(running=2)}))
+    assert (allowed.running_of("p0"), allowed.running_of("p1")) == (3, 2)
 
 
 def test_a_job_that_goes_on_finds_room_as_a_new_one_does_and_waits_for_it(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who has so many refused would have them all go on at once else; a refusal for good would destroy what they kept."""
-    lab.configure(limits={"jobs_per_peer": 1})
+    lab.configure(queue={"others": {"stored": 1}})
     record = lab.store.update(lab.store.add(JOB, submitter="clinic"), state="failed", code="E_PEER_LOST", message="lost")
     with monkeypatch.context() as patch:
         patch.setattr(admission, "MOST_QUEUED_OF_PEER", 0)
@@ -322,15 +324,15 @@ def test_a_peers_job_with_a_coordinator_or_beyond_the_budget_is_refused_before_i
     lab.configure(state_dir=lab.store.folder)
     reply = offered(lab, job, "first")
     assert (reply.accepted, reply.code) == (False, "E_POLICY")
-    assert reply.reason == "its settings do not list bank as a coordinator (limits.coordinators)"
+    assert reply.reason == "its policy does not allow the job (partner)"
 
-    lab.configure(state_dir=lab.store.folder, limits={"coordinators": ["bank"]})
+    lab.configure(state_dir=lab.store.folder, everyone={"coordinators": ["bank"]})
     memory = lab.store.partner("clinic")
     for number in range(12):
         memory.spend(Expense("default", f"job-{number}", mu_of(1), limit=4.0))
     reply = offered(lab, job, "second")
     assert (reply.accepted, reply.code) == (False, "E_BUDGET")
-    assert reply.reason == "its owner's settings do not allow this training"
+    assert reply.reason == "its policy does not allow the job (budget)"
     for job_id in ("first", "second"):
         assert lab.store.get(job_id) is None
     memory.forget()

@@ -151,7 +151,7 @@ def test_changes_are_counted_from_the_first_pair_on(tmp_path: Path) -> None:
     assert caught.value.code == "E_BUDGET"
     assert "changed 2 times between alignments of table 'patients' with lab" in caught.value.message
     assert "Where a table grows between jobs" in caught.value.hint
-    assert "limits.changes_per_peer: 3 allows one more" in caught.value.hint
+    assert "budgets.changes: 3 in the policy allows one more" in caught.value.hint
     assert not any(word in caught.value.for_peer for word in ("2", "patients"))
 
 
@@ -165,7 +165,7 @@ def test_changes_of_one_table_are_none_of_another(tmp_path: Path, other: str) ->
             with pytest.raises(PolicyError, match=f"of table '{table}'"):
                 partner.count(changed_sets(table, b"two", 0, hides=hides))
     assert partner.count(changed_sets(other, b"two", 1)) == 2
-    assert partner.usage()["changes_per_peer"] == 1
+    assert partner.usage()["changes"] == 1
 
 
 def test_changes_that_were_counted_over_all_tables_go_on_to_count_for_each(tmp_path: Path) -> None:
@@ -174,13 +174,13 @@ def test_changes_that_were_counted_over_all_tables_go_on_to_count_for_each(tmp_p
     write_checked(folder / "changes", b"\n".join(pair.hex().encode() for pair in (b"one", b"two")))
     partner = Partner(tmp_path, "lab")
     assert [partner.count(changed_sets("patients", pair, 0)) for pair in (b"one", b"two", b"one")] == [1, 2, 1]
-    assert partner.usage()["changes_per_peer"] == 1
+    assert partner.usage()["changes"] == 1
     for table in ("patients", "another"):
         for hides in (True, False):
             with pytest.raises(PolicyError, match="changed 1 times"):
                 partner.count(changed_sets(table, b"three", 1, hides=hides))
         assert partner.count(changed_sets(table, b"three", 2)) == 3
-    assert partner.usage()["changes_per_peer"] == 2
+    assert partner.usage()["changes"] == 2
 
 
 def test_a_damaged_secret_is_not_replaced(tmp_path: Path) -> None:
@@ -251,8 +251,8 @@ def test_one_input_too_many_is_refused_and_a_repeated_one_is_free(tmp_path: Path
         Partner(tmp_path, "lab").count(aligned_sets(b"three", 2))
     assert caught.value.code == "E_BUDGET"
     assert "2 different pairs of sets have been aligned with lab" in caught.value.message
-    assert "allows 2 (limits.inputs_per_peer)" in caught.value.message
-    assert "raise limits.inputs_per_peer" in caught.value.hint
+    assert "allows 2 (budgets.alignments)" in caught.value.message
+    assert "raise budgets.alignments" in caught.value.hint
     assert "lab" not in caught.value.for_peer
     assert "2" not in caught.value.for_peer
     partner.count(aligned_sets(b"two", 2))
@@ -272,9 +272,9 @@ def test_trainings_over_a_set_are_counted_and_the_same_job_is_free(tmp_path: Pat
         again.count(telling_training(b"set", "on", 2))
     assert caught.value.code == "E_BUDGET"
     assert "there were 2 trainings with lab" in caught.value.message
-    assert "allows 2 (limits.trainings_per_set)" in caught.value.message
-    assert "raise limits.trainings_per_set" in caught.value.hint
-    assert not any(word in caught.value.for_peer for word in ("lab", "2", "trainings_per_set"))
+    assert "allows 2 (budgets.trainings)" in caught.value.message
+    assert "raise budgets.trainings" in caught.value.hint
+    assert not any(word in caught.value.for_peer for word in ("lab", "2", "budgets.trainings"))
     assert again.count(telling_training(b"set", "two", 1)) == 2  # a limit lowered later does not forbid what was counted
     assert Partner(tmp_path, "shop").count(telling_training(b"set", "on", 1)) == 1
     assert again.count(telling_training(b"set", "on", 3)) == 3
@@ -288,7 +288,7 @@ def test_linkages_over_a_set_are_counted_and_the_same_one_is_free(tmp_path: Path
     with pytest.raises(PolicyError) as refused:
         lab.count(linked_sets(b"set", b"three", 2))
     assert refused.value.code == "E_BUDGET"
-    assert "limits.linkages_per_set" in refused.value.message
+    assert "budgets.linkages" in refused.value.message
     lab.count(linked_sets(b"another set", b"three", 2))
     Partner(tmp_path, "clinic").count(linked_sets(b"set", b"two", 2))  # after a restart
 
@@ -381,19 +381,19 @@ def test_what_is_used_of_each_budget_is_told_without_beginning_a_memory(tmp_path
         lab.count(linked_sets(b"set" if number else b"another", digest, 9))
         lab.count(served_model("default" if number else "other", f"job-{number}", 9))
     used = {
-        "inputs_per_peer": 3,
-        "changes_per_peer": 1,
-        "trainings_per_set": 2,
+        "alignments": 3,
+        "changes": 1,
+        "trainings": 2,
         "models_served": 2,
-        "linkages_per_set": 2,
-        "epsilon_per_partner": 0,
+        "linkages": 2,
+        "epsilon": 0,
     }
     assert PartnerCounts(tmp_path / "lab", "lab").usage() == used
     with pytest.raises(StateError):
         lab.check_not_older(7)
     accept_loss(tmp_path, "lab")
     lab.check_not_older(7)
-    assert lab.usage() == used | {"inputs_per_peer": 4, "changes_per_peer": 2, "linkages_per_set": 3}
+    assert lab.usage() == used | {"alignments": 4, "changes": 2, "linkages": 3}
     for path in ("inputs", "trainings"):
         assert b"one" not in (tmp_path / "lab" / path).read_bytes()
 

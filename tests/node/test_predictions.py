@@ -41,7 +41,8 @@ from vfl_node.node.record import Record
 from vfl_node.node.store import Store
 from vfl_node.process.files import read_checked
 from vfl_node.session.memory import MemoryOfOneRun
-from vfl_node.settings.node import Data, Peer, Settings, load_settings
+from vfl_node.settings.node import Data, Peer, Settings
+from vfl_node.settings.reading import load_settings
 from vfl_node.training.prediction.stored import FileShown, FileTally, StoredPredictor
 from vfl_node.training.predictor import ServiceCount as Exchanged
 from vfl_node.training.split.prediction import Embedder, Scorer, SplitModel
@@ -82,7 +83,7 @@ class Served:
         for name in OTHER:
             self.deaths(name).mkdir()
             federation.programs[name] = partial(forked, killed_trainer.run, self.deaths(name))
-        federation.configure("clinic", accept_jobs_from=["lab"])
+        federation.configure("clinic", accepts=["lab"])
         federation.start_both()
         self.model = self.train(job)
         self.text: dict[str, bytes] = {}
@@ -410,7 +411,7 @@ def limited(served: Served) -> Iterator[Callable[..., None]]:
 
     def start(**limits: Any) -> None:
         served.federation.kill("lab", signal.SIGTERM)
-        served.federation.start("lab", limits=limits)
+        served.federation.start("lab", everyone=limits)
         served.up()
 
     yield start
@@ -429,13 +430,15 @@ def test_rows_are_counted_over_services_and_restarts(served: Served, limited: Ca
     expected = served.expected("clinic")
     path = served.federation.job_folder("lab", served.model) / "shown"
     told, (_, later) = FileShown(path, 1).rows(), FileShown(path, 1)._read()
-    limited(rows_per_model=len(later))  # those held out are free: to count them would leave room for most of the others
+    limited(
+        budgets={"predicted_rows": len(later)}
+    )  # those held out are free: to count them would leave room for most of the others
     for _ in range(2):
         assert served.ask("clinic") == expected
         error, view = refused(served, served.model)
         assert view["error"]["code"] == "E_BUDGET"
-        assert "its owner's settings do not allow more rows of this model" in error.message
-        assert "rows_per_model" not in error.message + served.federation.log("clinic")
+        assert "its policy does not allow the job (budget)" in error.message
+        assert "predicted_rows" not in error.message + served.federation.log("clinic")
         assert (FileShown(path, 1).rows() == told).all()
     report = served.federation.report("lab", view["id"])
     assert report["predictions"]["told"] == len(told)
@@ -446,13 +449,13 @@ def test_new_records_are_not_aligned_where_no_further_row_may_be_told(
 ) -> None:
     """An alignment of an hour came before the refusal."""
     shown = FileShown(served.federation.job_folder("lab", served.model) / "shown", 1)
-    limited(rows_per_model=max(1, shown.told))
+    limited(budgets={"predicted_rows": max(1, shown.told)})
     models = served.federation.client("lab").health()["budgets"]["models"]
-    assert models[served.model] == {"rows_per_model": {"used": shown.told, "allowed": max(1, shown.told)}}
+    assert models[served.model] == {"predicted_rows": {"used": shown.told, "allowed": max(1, shown.told)}}
     job_id = served.federation.client("clinic").predict_new(served.model, new_records(trial, "clinic", range(20, 150)))["id"]
     assert served.federation.end("lab", job_id)["error"]["code"] == "E_BUDGET"
     told = served.federation.end("clinic", job_id)["error"]
-    assert "its owner's settings do not allow more rows of this model" in told["message"]
+    assert "its policy does not allow the job (budget)" in told["message"]
     log = served.federation.log("lab") + served.federation.log("clinic")
     assert not any("phase=align" in line or '"align"' in line for line in log.splitlines() if job_id in line)
 
@@ -461,11 +464,11 @@ def test_a_service_that_would_tell_copies_ends_and_its_peer_learns_no_more_than_
     served: Served, limited: Callable[..., None]
 ) -> None:
     model = served.train(TRAIN.replace("train: {", "train: {missing: {features: sampling}, ") + SERVE)
-    limited(max_attack_auc=0.6)
+    limited(attacks={"rows": 0.6})
     error, view = refused(served, model)
     assert view["error"]["code"] == "E_LEAK"
     assert "E_STOPPED" in error.message
-    assert not any(word in error.message + served.federation.log("clinic") for word in ("E_LEAK", "AUC of", "max_attack_auc"))
+    assert not any(word in error.message + served.federation.log("clinic") for word in ("E_LEAK", "AUC of", "attacks.rows"))
     path = served.federation.job_folder("lab", model) / "shown"
     told = len(FileShown(path, 1).rows())
     assert told < 150
@@ -740,16 +743,16 @@ def test_new_records_are_not_intersected_against_the_will_of_either_owner(
     federation, unions = served.federation, {"protocols": ["psu"]}
     clinic = federation.client("clinic")
     federation.kill("lab", signal.SIGTERM)
-    federation.start("lab", limits=unions)
+    federation.start("lab", everyone=unions)
     federation.wait_until(lambda: federation.connected("clinic"))
     job_id = clinic.predict_new(served.model, new_records(trial, "clinic", range(20, 150)))["id"]
     error = federation.end("clinic", job_id)["error"]
     assert error["code"] == "E_REFUSED"
-    assert "its settings do not allow alignment by psi" in error["message"]
+    assert "its policy does not allow the job (kind)" in error["message"]
     assert len(table_of(served.ask("clinic"))[2]) == 4
     federation.kill("clinic", signal.SIGTERM)
-    federation.start("clinic", limits=unions)
-    with pytest.raises(VflError, match="aligns by psi, which this node's settings do not allow") as caught:
+    federation.start("clinic", everyone=unions)
+    with pytest.raises(VflError, match="aligns by psi, which this node's policy does not allow") as caught:
         federation.client("clinic").predict_new(served.model, new_records(trial, "clinic", range(20, 150)))
     assert caught.value.code == "E_POLICY"
 
@@ -759,7 +762,7 @@ def test_a_passive_party_predicts_any_rows_where_the_active_one_has_labels_only(
 ) -> None:
     federation = federations(tmp_path)
     named = {f"measure-{c:02d}-canary": "ignore" for c in (0, 1, 4, 5)}
-    federation.configure("clinic", data={"path": str(trial.files["clinic"]), "columns": named}, accept_jobs_from=["lab"])
+    federation.configure("clinic", data={"path": str(trial.files["clinic"]), "columns": named}, accepts=["lab"])
     federation.start_both()
     job_id = federation.submit(
         "train: {bottom: [8], top: [8], epochs: 2, batch_size: 64}\nserve: {to: passive, batch_size: 16}"

@@ -97,7 +97,7 @@ def test_nothing_of_it_is_anywhere_at_the_peer(nodes: Any) -> None:
 
 def test_a_column_rebuilt_too_well_stops_the_training_and_a_restart_does_not_get_around_it(nodes: Any) -> None:
     nodes.failpoints["lab"] = "rebuilt=kill@1"
-    nodes.start_both(**AUDIT, limits={"max_feature_gain": 0.2})
+    nodes.start_both(**AUDIT, everyone={"attacks": {"columns": 0.2}})
     job_id = nodes.submit(SPLIT)
     nodes.dies_in("lab", job_id)  # after its attacks, before it looks at the limit
     nodes.start("lab")
@@ -109,19 +109,19 @@ def test_a_column_rebuilt_too_well_stops_the_training_and_a_restart_does_not_get
     assert told["error"]["code"] == "E_PEER"
     assert "stopped by lab's policy (E_STOPPED)" in told["error"]["message"]
     said = json.dumps(told) + nodes.log("clinic")
-    assert not any(word in said for word in (*COLUMNS, *WORDS, "max_feature_gain"))
+    assert not any(word in said for word in (*COLUMNS, *WORDS, "attacks.columns"))
     assert not any(column in nodes.log("lab") for column in COLUMNS)
     for name in ("lab", "clinic"):
         with pytest.raises(VflError):
             nodes.client(name).resume(job_id)
     nodes.kill("lab")
-    nodes.start("lab", limits={})
+    nodes.start("lab", everyone={})
     assert nodes.view("lab", job_id)["state"] == "failed"
     assert not (nodes.job_folder("lab", job_id) / "artefacts" / "model.safetensors").exists()
 
 
 def test_below_the_limit_training_goes_on(nodes: Any) -> None:
-    nodes.start_both(**AUDIT, limits={"max_feature_gain": 1.0})
+    nodes.start_both(**AUDIT, everyone={"attacks": {"columns": 1.0}})
     job_id = nodes.submit(SPLIT.replace("epochs: 4", "epochs: 1"))
     assert nodes.end("lab", job_id)["state"] == nodes.end("clinic", job_id)["state"] == "done"
     found = nodes.report("lab", job_id)["training"]

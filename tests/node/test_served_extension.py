@@ -42,8 +42,8 @@ def nodes(federations: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         patch.setenv("PYTHONPATH", os.pathsep.join([str(installed), str(ROOT)]))
         federation = federations(tmp_path_factory.mktemp("served"))
         federation.as_users_start_them()
-        allowed = {"limits": {"allow_matched": True}}
-        federation.configure("clinic", accept_jobs_from=["lab"], **allowed)
+        allowed = {"everyone": {"reveal": ["matched"]}}
+        federation.configure("clinic", accepts=["lab"], **allowed)
         federation.start_both(defences=[{"name": "noise", "sigma": 1}], **allowed)
         yield federation
 

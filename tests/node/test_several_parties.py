@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.node.nodes import NOBODY_ELSE
 from tests.node.several import SeveralTrial, job_text
 from tests.node.stage import Stage
 from vfl_node.errors import UsageError
@@ -82,14 +83,14 @@ def test_a_party_that_fails_is_named_with_its_reason(stage: Stage, name: str) ->
 def test_a_party_that_refuses_is_named_with_its_reason(stage: Stage, submitter: str) -> None:
     federation = stage.federation
     federation.kill("insurer", signal.SIGTERM)
-    federation.start("insurer", accept_jobs_from=[], ask=False)
+    federation.start("insurer", policy={"approve": [NOBODY_ELSE]})
     federation.wait_until(lambda: federation.connected("clinic"))
     errors = stage.ends(stage.submit(submitter), clinic="failed", lab="failed")
     assert errors["clinic"]["code"] == "E_REFUSED"
     for error in errors.values():
-        assert "insurer refused the job: its settings do not accept jobs from clinic" in error["message"]
+        assert "insurer refused the job: its policy does not allow the job (partner)" in error["message"]
     federation.kill("insurer", signal.SIGTERM)
-    federation.start("insurer", accept_jobs_from=["clinic"])
+    federation.start("insurer", accepts=["clinic", "lab"])
 
 
 @pytest.mark.slow
@@ -115,10 +116,10 @@ def test_a_small_part_of_the_overlap_stops_all_and_no_text_says_which(
 ) -> None:
     """Nodes that align, not on the stage: two parts are empty."""
     federation = federations(tmp_path_factory.mktemp("overlap"), ROLES, several)
-    federation.start_several(limits={"min_overlap": 7})
+    federation.start_several(everyone={"min_overlap": 7})
     job_id = federation.client("clinic").submit(several.job(passive=("lab", "insurer")).canonical())["id"]
     said = {name: federation.end(name, job_id)["error"]["message"] for name in ROLES}
-    text = "a part of the overlap has fewer records than the 7 that the parties demand (limits.min_overlap)"
+    text = "a part of the overlap has fewer records than the 7 that the parties demand (min_overlap)"
     assert said.pop("clinic") == text
     assert set(said.values()) == {f"clinic stopped in phase 'align': {text} (E_OVERLAP)"}
     assert not any("clinic + " in federation.log(name) for name in ROLES)

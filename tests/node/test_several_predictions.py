@@ -150,7 +150,7 @@ def limited(served: ServedBySeveral) -> Iterator[Callable[..., None]]:
 
     def start(**limits: Any) -> None:
         served.federation.kill("insurer", signal.SIGTERM)
-        served.federation.start("insurer", limits=limits)
+        served.federation.start("insurer", everyone=limits)
         served.up()
 
     yield start
@@ -164,18 +164,18 @@ def test_a_party_whose_limit_is_reached_is_named_at_all_others(
     expected = served.expected(name)
     path = served.federation.job_folder("insurer", served.model) / "shown"
     told, (_, later) = FileShown(path, 1).rows(), FileShown(path, 1)._read()
-    limited(rows_per_model=len(later))
+    limited(budgets={"predicted_rows": len(later)})
     assert served.ask(name) == expected
     with pytest.raises(VflError) as caught:
         served.ask(name, range(20, 120))
     assert "insurer" in caught.value.message
-    assert "its owner's settings do not allow more rows of this model" in caught.value.message
+    assert "its policy does not allow the job (budget)" in caught.value.message
     service = served.service(name)
     assert served.federation.end("insurer", service)["error"]["code"] == "E_BUDGET"
     (other,) = ROLES.keys() - {name, "insurer"}
     error = served.federation.end(other, service)["error"]
     assert "insurer" in error["message"]
-    assert "rows_per_model" not in error["message"] + caught.value.message
+    assert "predicted_rows" not in error["message"] + caught.value.message
     assert (FileShown(path, 1).rows() == told).all()
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.node.nodes import at_least
 from vfl_node.configuration.models import parse
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import PeerLost, PolicyError, StateError, UsageError
@@ -25,7 +26,7 @@ from vfl_node.node.spending import check_budget
 from vfl_node.report.summary import summary
 from vfl_node.session.memory import JointMemory, MemoryOfOneRun
 from vfl_node.session.spent import Expense, Spent
-from vfl_node.settings.node import Data, Limits, Settings
+from vfl_node.settings.node import Data, Settings
 from vfl_node.transport.memory import memory_network, run_together
 
 ROLES = {"clinic": "active", "lab": "passive", "notary": "coordinator"}
@@ -53,14 +54,14 @@ class Spending:
         self.files, self.folder = dict(trial.files), folder
         self.sent = 0
 
-    def run(self, job_id: str, text: str = TRAIN, *, attempt: int = 1, dies: bool = False, **limits: Any) -> dict[str, Any]:
-        """Both parties' results; ``limits`` are the lab's, which dies before its first message if it ``dies``."""
+    def run(self, job_id: str, text: str = TRAIN, *, attempt: int = 1, dies: bool = False, **budgets: Any) -> dict[str, Any]:
+        """Both parties' results; ``budgets`` are the lab's, which dies before its first message if it ``dies``."""
         job, runs, self.sent = parse(PARTIES + text, Job, source="job"), {}, 0
         for name, channels in memory_network(*ROLES, job_id=job_id).items():
             if name == "lab":
                 for channel in channels.values():
                     self._tap(channel._pipe, dies=dies)
-            settings = self.settings(name, **limits if name == "lab" else {})
+            settings = self.settings(name, **budgets if name == "lab" else {})
             memories = {peer: Partner(self.folder / name, peer) for peer in job.remembered_parties(name)}
             runs[name] = set_up(
                 settings,
@@ -78,13 +79,13 @@ class Spending:
         results = run_together(*(protocol for _, protocol in played))
         return {name: result for (name, _), result in zip(played, results, strict=True)}
 
-    def settings(self, name: str, **limits: Any) -> Settings:
+    def settings(self, name: str, **budgets: Any) -> Settings:
         data = Data(path=self.files[name], label="label" if name == "clinic" else None) if name in self.files else None
-        allowed = Limits(min_set_size=1, **{"unbounded_models": ["exact"]} | limits)
+        policy = {"everyone": at_least(1) | {"unbounded_models": ["exact"], "budgets": budgets}}
         peers: Any = {peer: {} for peer in ROLES if peer != name}
         listen = {"listen": "127.0.0.1:0", "state_dir": self.folder / f"state of {name}"}
         return Settings(
-            name=name, role=ROLES[name], data=data, peers=peers, insecure_loopback=True, device="cpu", limits=allowed, **listen
+            name=name, role=ROLES[name], data=data, peers=peers, insecure_loopback=True, device="cpu", policy=policy, **listen
         )
 
     def report(self, job_id: str, name: str) -> dict[str, Any]:
@@ -138,13 +139,13 @@ def test_a_job_is_charged_at_both_and_one_too_many_sends_nothing_whatever_set_it
         assert isinstance(refused, PolicyError)
         assert refused.code == "E_BUDGET"
         assert "would have spent ε 4.08 with this job, 3.90 without it, and this node allows 4" in refused.message
-        assert refused.for_peer == "its owner's settings do not allow this training"
+        assert refused.for_peer == "its policy does not allow the job (budget)"
         assert spending.sent == 0
     assert len(lab.account().lines) == FIT
 
     spending.files["lab"] = all_rows
     assert set(spending.run("last", attempt=2).values()) == {None}  # is counted already
-    assert set(spending.run("more", epsilon_per_partner=None).values()) == {None}
+    assert set(spending.run("more", epsilon=None).values()) == {None}
     assert len(lab.account().lines) == FIT + 1
 
 
@@ -176,7 +177,7 @@ def test_what_would_be_refused_is_refused_when_it_is_submitted_or_offered_and_co
     with pytest.raises(PolicyError) as caught:
         check_budget(settings, job)
     assert caught.value.code == "E_BUDGET"
-    check_budget(settings.model_copy(update={"limits": Limits(epsilon_per_partner=None)}), job)
+    check_budget(spending.settings("lab", epsilon=None), job)
 
 
 def test_each_table_and_each_partner_has_a_count_of_its_own(tmp_path: Path) -> None:

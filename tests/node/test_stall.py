@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.node.nodes import accepting
 from tests.node.test_full_disk import JOB, NAMES, Pair
 from vfl_node.engines.contract import Inline
 from vfl_node.errors import PeerLost, VflError
@@ -22,6 +23,7 @@ from vfl_node.node import meeting, retries
 from vfl_node.node.meeting import Meeting
 from vfl_node.node.pulse import Pulse, threads_cpu_s
 from vfl_node.node.turns import Turns
+from vfl_node.settings.policy import Policy
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.streams import StreamPipe
 
@@ -84,8 +86,8 @@ def test_an_own_job_takes_the_only_place_of_a_peers_job_that_says_that_it_works_
     monkeypatch.setattr(meeting, "WORD_COUNTS", 1000)
     clinic = pair.nodes["clinic"]
     of_the_clinic(monkeypatch, pair, 0.3)
-    clinic._works._turns = Turns(1, 1)
-    clinic._offers._settings = clinic.settings.model_copy(update={"accept_jobs_from": ("lab",)})
+    clinic._works._turns = Turns(1, lambda peer: 1)
+    clinic.settings.in_force.policy = Policy(approve=accepting("lab"))
     theirs = pair.nodes["lab"].submit(pair.trial.job(JOB).canonical())["id"]
     pair.wait(lambda: pair.view("clinic", theirs).get("remark", "").startswith("training on"))
     time.sleep(0.6)  # twice as long as it may be silent without a word

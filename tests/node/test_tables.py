@@ -18,7 +18,8 @@ from vfl_node.execution.inputs import count_input, read_input, select_records
 from vfl_node.job import Align, Job
 from vfl_node.node.check import StartCheck
 from vfl_node.session.memory import MemoryOfOneRun, join_memories
-from vfl_node.settings.node import Settings, load_settings
+from vfl_node.settings.node import Settings
+from vfl_node.settings.reading import load_settings
 
 JOB = "name: trial\nparties: {active: clinic, passive: lab}\n"
 TRAIN = "train: {bottom: [4], active_bottom: [4], top: [4], epochs: 1}\n"
@@ -28,10 +29,10 @@ def job(tables: str = "", text: str = "") -> Job:
     return parse(JOB + (f"tables: {tables}\n" if tables else "") + text, Job, source="job.yaml")
 
 
-def lab(folder: Path, data: str) -> Settings:
+def lab(folder: Path, data: str, policy: str = "{everyone: {tables: any}}") -> Settings:
     path = folder / "node.yaml"
     path.write_text(f"name: lab\nrole: passive\nlisten: 127.0.0.1:0\npeers: {{clinic: {{}}, shop: {{}}}}\n{data}\n")
-    path.write_text(path.read_text() + "insecure_loopback: true\nhttp: null\n")
+    path.write_text(path.read_text() + f"policy: {policy}\ninsecure_loopback: true\nhttp: null\n")
     return load_settings(path)
 
 
@@ -43,13 +44,14 @@ def write(path: Path, rows: range, column: str = "x") -> None:
 def two(tmp_path: Path) -> Settings:
     write(tmp_path / "a.csv", range(100))
     write(tmp_path / "b.csv", range(50, 150), "y")
-    return lab(tmp_path, "data: {panel: {path: a.csv}, scores: {path: b.csv, peers: [shop]}}")
+    policy = "{everyone: {tables: [panel]}, partners: {shop: {tables: [scores]}}}"
+    return lab(tmp_path, "data: {panel: {path: a.csv}, scores: {path: b.csv}}", policy)
 
 
 def test_one_table_needs_no_name(tmp_path: Path) -> None:
     for data in ("data: {path: a.csv}", "data: {panel: {path: a.csv}}"):
-        assert data_of(lab(tmp_path, data), job()).path == tmp_path / "a.csv"
-    assert data_of(lab(tmp_path, "data: {path: a.csv}"), job("{clinic: panel}")).path == tmp_path / "a.csv"
+        assert data_of(lab(tmp_path, data, "{}"), job()).path == tmp_path / "a.csv"
+    assert data_of(lab(tmp_path, "data: {path: a.csv}", "{}"), job("{clinic: panel}")).path == tmp_path / "a.csv"
 
 
 def test_a_job_names_one_of_several(tmp_path: Path) -> None:
@@ -88,12 +90,11 @@ def test_what_the_owner_reads_and_what_a_peer_gets(two: Settings, tmp_path: Path
 def test_a_table_is_for_the_peers_that_its_owner_names(two: Settings, tmp_path: Path) -> None:
     with_shop = parse("name: trial\nparties: {active: shop, passive: lab}\ntables: {lab: scores}\n", Job, source="job.yaml")
     assert data_of(two, with_shop).path == tmp_path / "b.csv"
-    three = "name: trial\nparties: {active: shop, passive: lab, coordinator: clinic}\ntables: {lab: scores}\n"
-    three += "align: {protocol: psi}\ntrain: {algorithm: logistic, flow: coordinator, loss: taylor}\n"
+    three = "name: trial\nparties: {active: shop, passive: [lab, clinic]}\ntables: {lab: scores}\nalign: {protocol: psi}\n"
     with pytest.raises(DataError, match="not for jobs with clinic"):
         data_of(two, parse(three, Job, source="job.yaml"))
-    with pytest.raises(UsageError, match=r"data\.peers names 'bank', which is not among peers"):
-        lab(tmp_path, "data: {panel: {path: a.csv, peers: [bank]}}")
+    with pytest.raises(UsageError, match=r"policy\.partners names 'bank', which is not among peers"):
+        lab(tmp_path, "data: {panel: {path: a.csv}}", "{partners: {bank: {tables: [panel]}}}")
 
 
 def test_a_job_names_tables_of_its_data_parties_only() -> None:
@@ -137,9 +138,9 @@ def test_the_records_of_another_table_are_another_set(tmp_path: Path) -> None:
     assert tables["a"].identity == tables["c"].identity != tables["b"].identity
     memory = MemoryOfOneRun(Randomness(b"m" * 32))
     for name, most in (("a", 80), ("b", 70), ("c", 80)):
-        assert len(select_records(tables[name], Align(at_most=most), memory, settings.limits, "lab")) == most
+        assert len(select_records(tables[name], Align(at_most=most), memory, settings.limits_for(None), "lab")) == most
     with pytest.raises(PolicyError, match="80 records of this table took part in an earlier job"):
-        select_records(tables["c"], Align(at_most=70), memory, settings.limits, "lab")
+        select_records(tables["c"], Align(at_most=70), memory, settings.limits_for(None), "lab")
 
 
 def test_a_partner_sees_one_part_of_a_table_whoever_else_takes_part(tmp_path: Path) -> None:
@@ -152,7 +153,7 @@ def test_a_partner_sees_one_part_of_a_table_whoever_else_takes_part(tmp_path: Pa
     def part(*partners: str, table: str = "a") -> set[bytes]:
         memory = join_memories([memories[name] for name in partners])
         read = read_input(settings, job(f"{{lab: {table}}}"))
-        return set(select_records(read, Align(at_most=60), memory, settings.limits, "lab").ids)
+        return set(select_records(read, Align(at_most=60), memory, settings.limits_for(None), "lab").ids)
 
     first = part("clinic")
     for partners in (("clinic", "insurer"), ("shop", "clinic"), ("insurer",), ("insurer", "shop"), ("shop",)):
@@ -204,7 +205,7 @@ def halves(federation: Federation) -> dict[str, Any]:
 
 def test_a_second_use_case_needs_no_second_node(federation: Federation, trial: Any) -> None:
     data = halves(federation)
-    federation.start_both(data=data)
+    federation.start_both(data=data, everyone={"tables": "any"})
     federation.wait_until(lambda: "checked" in str(federation.client("lab").health()["data"]))
     assert list(federation.client("lab").health()["data"]["tables"]) == ["panel", "scores"]
     serve = "evaluate: {test_fraction: 0.3}\nserve: {to: active}\n"

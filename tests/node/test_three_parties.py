@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.node.nodes import GENEROUS_S
+from tests.node.nodes import GENEROUS_S, NOBODY_ELSE, accepting
 from tests.node.stage import Stage
 from vfl_node.configuration.models import parse
 from vfl_node.errors import PeerError, PolicyError, UsageError
 from vfl_node.job import Job
 from vfl_node.node.setup import certify, init
-from vfl_node.settings.node import load_settings
+from vfl_node.settings.reading import load_settings
 from vfl_node.transport.credentials import load_credentials
 from vfl_node.transport.dialer import Dialer
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Cancel, Echo, Hello, Notice, Offer
@@ -185,17 +185,17 @@ def test_an_absent_coordinator_is_named_and_the_job_can_be_resumed(stage: Stage)
 
 def test_a_coordinator_that_refuses_is_named_at_both_others(stage: Stage) -> None:
     stage.federation.kill("notary", signal.SIGTERM)
-    stage.federation.start("notary", accept_jobs_from=["lab"], ask=False)
+    stage.federation.start("notary", policy={"approve": [*accepting("lab"), NOBODY_ELSE]})
     stage.federation.wait_until(lambda: stage.federation.connected("clinic"))
     job_id = stage.submit("clinic")
     errors = stage.ends(job_id, clinic="failed", lab="failed")
     assert errors["clinic"]["code"] == "E_REFUSED"
-    assert "notary refused the job: its settings do not accept jobs from clinic" in errors["clinic"]["message"]
+    assert "notary refused the job: its policy does not allow the job (partner)" in errors["clinic"]["message"]
     assert "clinic stopped" in errors["lab"]["message"]
     assert "notary refused the job" in errors["lab"]["message"]
     assert stage.federation.view("notary", job_id) == {}
     stage.federation.kill("notary", signal.SIGTERM)
-    stage.federation.start("notary", accept_jobs_from=["clinic", "lab"])
+    stage.federation.start("notary", accepts=["clinic", "lab"])
 
 
 @pytest.mark.parametrize("owner", ROLES)
@@ -327,7 +327,7 @@ class Mallory:
             peers = yaml.safe_load((stage.federation.folder / name / "node.yaml").read_text())["peers"]
             stage.federation.kill(name, signal.SIGTERM)
             accepted = [*sorted(ROLES.keys() - {name}), "mallory"]
-            stage.federation.start(name, peers=peers | {"mallory": {}}, accept_jobs_from=accepted)
+            stage.federation.start(name, peers=peers | {"mallory": {}}, accepts=accepted)
 
     def dialer(self, name: str) -> Dialer:
         address = self._stage.federation.running(name)["listen"]

@@ -19,7 +19,7 @@ from vfl_node.execution.run import set_up
 from vfl_node.node.partners import Partner
 from vfl_node.privacy.defences.dp import epsilon
 from vfl_node.process.files import read_checked
-from vfl_node.settings.node import Data, Limits, Settings
+from vfl_node.settings.node import Data, Settings
 from vfl_node.transport.memory import memory_channels, run_together
 
 ROLES = {"clinic": "active", "lab": "passive"}
@@ -36,9 +36,9 @@ class Trainings:
         """Types of what the lab has sent, in order."""
 
     def run(
-        self, job_id: str, text: str = TRAIN, *, attempt: int = 1, dies_before: str = "", clinic: Any = None, **limits: int
+        self, job_id: str, text: str = TRAIN, *, attempt: int = 1, dies_before: str = "", clinic: Any = None, **budgets: int
     ) -> list[Any]:
-        """Both parties' results; ``limits`` are the lab's, who dies before it sends a message of the type ``dies_before``.
+        """Both parties' results; ``budgets`` are the lab's, who dies before it sends a message of the type ``dies_before``.
 
         ``clinic`` are more settings of the other one.
         """
@@ -54,7 +54,7 @@ class Trainings:
                 data=data,
                 insecure_loopback=True,
                 device="cpu",
-                **{"limits": Limits(**limits)} if name == "lab" else clinic or {},
+                **{"policy": {"everyone": {"budgets": budgets}}} if name == "lab" else clinic or {},
             )
             run = set_up(
                 settings,
@@ -132,72 +132,72 @@ def test_each_job_counts_and_the_report_says_which_it_is(trainings: Trainings) -
 @pytest.mark.parametrize("dies_before", ["TossShare", "Embedding"])
 def test_a_restart_does_not_count(trainings: Trainings, dies_before: str) -> None:
     assert trainings.run("first") == [None, None]
-    results = trainings.run("second", dies_before=dies_before, trainings_per_set=2)
+    results = trainings.run("second", dies_before=dies_before, trainings=2)
     assert isinstance(results[1], PeerLost)
     assert trainings.counted("lab") == 2  # on the disk before anything that is synthetic
     for attempt in (2, 3):  # even where nothing more is allowed
-        assert trainings.run("second", attempt=attempt, trainings_per_set=2) == [None, None]
+        assert trainings.run("second", attempt=attempt, trainings=2) == [None, None]
         assert trainings.counted("lab") == 2
     assert "this is training 2 " in trainings.said("second", "lab")
 
 
 def test_one_too_many_is_refused_before_anything_is_sent(trainings: Trainings) -> None:
     for job_id in ("first", "second"):
-        assert trainings.run(job_id, trainings_per_set=2) == [None, None]
+        assert trainings.run(job_id, trainings=2) == [None, None]
     assert {"Rows", "TossShare", "Embedding"} < set(trainings.sent)
     trainings.sent.clear()
-    refused = trainings.run("third", trainings_per_set=2)[1]
+    refused = trainings.run("third", trainings=2)[1]
     assert isinstance(refused, PolicyError)
     assert refused.code == "E_BUDGET"
     assert "there were 2 trainings with clinic" in refused.message
-    assert "allows 2 (limits.trainings_per_set)" in refused.message
-    assert "raise limits.trainings_per_set" in refused.hint
+    assert "allows 2 (budgets.trainings)" in refused.message
+    assert "raise budgets.trainings" in refused.hint
     assert not {"Remembered", "SetSize", "Rows", "TossShare", "Embedding"} & set(trainings.sent)  # nothing was aligned
     assert trainings.counted("lab") == 2
-    assert trainings.run("fourth", trainings_per_set=3) == [None, None]
+    assert trainings.run("fourth", trainings=3) == [None, None]
 
 
 def test_a_peer_is_told_no_more_than_that_it_is_not_allowed(federation: Any) -> None:
-    federation.start_both(limits={"trainings_per_set": 1, "inputs_per_peer": 1})
+    federation.start_both(everyone={"budgets": {"trainings": 1, "alignments": 1}})
     assert federation.end("clinic", federation.submit(TRAIN))["state"] == "done"
     job_id = federation.submit(TRAIN)
     told, refused = federation.end("clinic", job_id), federation.end("lab", job_id)
     assert refused["error"]["code"] == "E_BUDGET"
     assert told["error"]["code"] == "E_PEER"
-    assert "its owner's settings do not allow this training (E_BUDGET)" in told["error"]["message"]
-    assert "trainings_per_set" not in json.dumps(told) + federation.log("clinic")
+    assert "its policy does not allow the job (budget) (E_BUDGET)" in told["error"]["message"]
+    assert "budgets.trainings" not in json.dumps(told) + federation.log("clinic")
     assert "job failed" in federation.log("lab")
-    assert "(limits.trainings_per_set)" in refused["error"]["message"] + federation.log("lab")
+    assert "(budgets.trainings)" in refused["error"]["message"] + federation.log("lab")
     budgets = federation.client("lab").health()["budgets"]["peers"]["clinic"]
-    assert budgets["trainings_per_set"] == {"used": 1, "allowed": 1}
-    assert budgets["inputs_per_peer"] == {"used": 1, "allowed": 1}
+    assert budgets["trainings"] == {"used": 1, "allowed": 1}
+    assert budgets["alignments"] == {"used": 1, "allowed": 1}
     job_id = federation.submit("align: {protocol: psi}")
     told, refused = federation.end("clinic", job_id), federation.end("lab", job_id)
     assert (refused["error"]["code"], told["error"]["code"]) == ("E_BUDGET", "E_PEER")
     assert "1 different pairs of sets have been aligned with clinic" in refused["error"]["message"]
-    assert "its owner's settings do not allow this alignment (E_BUDGET)" in told["error"]["message"]
+    assert "its policy does not allow the job (budget) (E_BUDGET)" in told["error"]["message"]
     listed = command("budgets", "--config", federation.folder / "lab" / "node.yaml")
-    assert ["clinic", "inputs_per_peer", "1", "1"] in [line.split() for line in listed.stdout.splitlines()]
+    assert ["clinic", "alignments", "1", "1"] in [line.split() for line in listed.stdout.splitlines()]
 
 
 def test_a_peer_that_changes_its_set_begins_no_new_count_and_who_changes_its_own_does(
     trainings: Trainings, tmp_path: Path
 ) -> None:
-    assert trainings.run("first", trainings_per_set=1) == [None, None]
+    assert trainings.run("first", trainings=1) == [None, None]
     whole = trainings.files["clinic"]
     trainings.files["clinic"] = tmp_path / "clinic.csv"
     trainings.files["clinic"].write_text("".join(whole.read_text().splitlines(keepends=True)[:-1]))
-    assert trainings.run("second", trainings_per_set=1)[1].code == "E_BUDGET"
+    assert trainings.run("second", trainings=1)[1].code == "E_BUDGET"
     table = trainings.files["lab"]
     trainings.files["lab"] = tmp_path / "lab.csv"
     trainings.files["lab"].write_text("".join(table.read_text().splitlines(keepends=True)[:-1]))
-    assert trainings.run("third", trainings_per_set=1) == [None, None]
+    assert trainings.run("third", trainings=1) == [None, None]
 
 
 def test_another_form_or_part_of_the_same_table_begins_no_new_count(trainings: Trainings) -> None:
     """Three forms of id gave three trainings where one was allowed."""
     for job_id, align in (("first", "{}"), ("second", "{id_form: nocase}"), ("third", "{at_most: 10000}")):
-        refused = trainings.run(job_id, f"align: {align}\n{TRAIN}", trainings_per_set=1)[1]
+        refused = trainings.run(job_id, f"align: {align}\n{TRAIN}", trainings=1)[1]
         assert (getattr(refused, "code", None) == "E_BUDGET") == (job_id != "first"), refused
         assert trainings.counted("lab") == 1
 
@@ -242,13 +242,13 @@ def test_dummies_are_the_same_in_every_form_and_never_less(trainings: Trainings)
 def test_trainings_without_a_synthetic_row_do_not_count_unless_that_would_tell(
     trainings: Trainings, align: str, counted: int
 ) -> None:
-    assert trainings.run("first", f"align: {{{align}}}\n{TRAIN}", trainings_per_set=1) == [None, None]
+    assert trainings.run("first", f"align: {{{align}}}\n{TRAIN}", trainings=1) == [None, None]
     made = trainings.job_folder("first", "clinic").load_alignment(["lab"])
     assert made
     assert (made[0].missing == 0) == (counted == 0 or "0.75" in align)
     assert [trainings.counted(name) for name in ROLES] == [counted, counted]
     assert "this is training" not in trainings.said("first", "lab")
-    again = trainings.run("second", f"align: {{{align}}}\n{TRAIN}", trainings_per_set=1)
+    again = trainings.run("second", f"align: {{{align}}}\n{TRAIN}", trainings=1)
     assert isinstance(again[1], PolicyError) == bool(counted)
 
 
@@ -301,9 +301,9 @@ def test_the_limit_is_for_all_jobs_together(trainings: Trainings) -> None:
     text = TRAIN + "align: {protocol: psi}\n"
     assert trainings.run("free", text, clinic=NOISY) == [None, None]
     first = max(value for value in trainings.report("free")["training"]["label_audit"].values() if value)
-    limited = {**NOISY, "limits": Limits(max_label_auc=min(first + 0.05, 0.99))}
+    limited = {**NOISY, "policy": {"everyone": {"attacks": {"labels": min(first + 0.05, 0.99)}}}}
     results = [trainings.run(f"job-{number}", text, clinic=limited)[0] for number in range(14)]
     stopped = [number for number, result in enumerate(results) if isinstance(result, PolicyError)]
     assert stopped
     assert results[stopped[0]].code == "E_LEAK"
-    assert "max_label_auc" in results[stopped[0]].message
+    assert "attacks.labels" in results[stopped[0]].message

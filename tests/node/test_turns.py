@@ -84,7 +84,7 @@ def test_who_waits_is_woken_when_a_place_is_left() -> None:
 
 
 def test_a_peer_has_its_share_and_the_last_place_is_the_owners() -> None:
-    turns = Turns(4, per_peer=2)
+    turns = Turns(4, lambda peer: 2)
     bank = [turns.enter(yes, "bank") for _ in range(3)]
     lab = [turns.enter(yes, "lab") for _ in range(3)]
     assert [turn.take(0) for turn in bank] == [True, True, False]

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.node.nodes import GENEROUS_S, command
+from tests.node.nodes import GENEROUS_S, NOBODY_ELSE, command
 from vfl_node.node.setup import certify, init
 
 SOME = [("lab", "keep"), ("clinic", "kept"), ("lab", "finished"), ("clinic", "forget")]
@@ -187,11 +187,11 @@ def test_a_node_that_hangs_is_noticed_and_its_job_ends_well_when_it_goes_on(fede
 
 
 def test_nobody_runs_jobs_here_unasked(federation: Any) -> None:
-    federation.start_both(accept_jobs_from=[], ask=False)
+    federation.start_both(accepts=None, policy={"approve": [NOBODY_ELSE]})
     view = federation.end("clinic", federation.submit())
     assert view["state"] == "failed"
     assert view["error"]["code"] == "E_REFUSED"
-    assert "accept_jobs_from" in view["error"]["message"]
+    assert "its policy does not allow the job (partner)" in view["error"]["message"]
     assert federation.client("lab").jobs() == []
 
 

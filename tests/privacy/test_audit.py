@@ -186,7 +186,7 @@ def test_a_limit_lets_honest_rows_pass_and_stops_redrawn_ones(split: Any) -> Non
     watch(audit(world.synthetic, limit=0.62), world.transcript(4))
     audited = audit(world.synthetic, limit=0.62)
     with pytest.raises(
-        PolicyError, match=r"^lab's own attacks .* AUC of 0\.\d\d .*max_attack_auc allows 0\.62 \[E_LEAK\]"
+        PolicyError, match=r"^lab's own attacks .* AUC of 0\.\d\d .*attacks\.rows allows 0\.62 \[E_LEAK\]"
     ) as caught:
         watch(audited, world.transcript(4, lambda epoch: world.copies(str(epoch))))
     assert caught.value.code == "E_LEAK"

@@ -72,7 +72,7 @@ def test_noise_of_standard_deviation_0_is_not_effective() -> None:
 def test_a_limit_on_labels_that_nothing_could_keep_is_said() -> None:
     limited = Protection(max_label_auc=0.8)
     (text,) = idle_label_limit(limited, "active", {})
-    assert "limits.max_label_auc stopped nothing" in text
+    assert "attacks.labels stopped nothing" in text
     assert idle_label_limit(limited, "active", {"norm": 0.6}) == ()
     assert idle_label_limit(Protection(), "active", {}) == ()
     assert idle_label_limit(limited, "coordinator", {}) == ()

@@ -32,7 +32,7 @@ from vfl_node.privacy.labels.meter import ADDED_UP, LabelMeter
 from vfl_node.privacy.labels.truth import truth_of
 from vfl_node.privacy.peers import TOGETHER
 from vfl_node.session.memory import MemoryOfOneRun
-from vfl_node.session.session import Policy
+from vfl_node.session.session import OwnSettings
 from vfl_node.settings.protection import Protection
 from vfl_node.training.prediction.audit import PredictionLabelAudit
 from vfl_node.training.prediction.shown import check_judged
@@ -337,7 +337,7 @@ def predictions(kind: str, strength: float) -> Tensor:
 def test_predictions_that_tell_labels_are_stopped_and_others_are_not(tmp_path: Path, kind: str) -> None:
     said = predictions(kind, 3.0)
     of = served(tmp_path, kind, limit=0.7)
-    with pytest.raises(PolicyError, match=r"limits\.max_label_auc allows 0\.7") as caught:
+    with pytest.raises(PolicyError, match=r"attacks\.labels allows 0\.7") as caught:
         of.admit(np.arange(ROWS), said)
     assert (caught.value.code, caught.value.peer_code) == ("E_LEAK", "E_STOPPED")
     assert "AUC" not in str(caught.value.for_peer)
@@ -399,12 +399,12 @@ def test_rows_whose_labels_cannot_be_looked_up_are_predicted_for_others_only_wit
         role="active",
         name="clinic",
         job=SimpleNamespace(asker=asker),
-        policy=Policy(protection=Protection(max_label_auc=limit)),
+        policy=OwnSettings(protection=Protection(max_label_auc=limit)),
     )
     if not refused:
         check_judged(session, named=named)
         return
-    with pytest.raises(PolicyError, match="max_label_auc") as caught:
+    with pytest.raises(PolicyError, match=r"attacks\.labels") as caught:
         check_judged(session, named=named)
     assert (caught.value.code, caught.value.peer_code) == ("E_LEAK", "E_STOPPED")
 

@@ -140,7 +140,7 @@ def test_with_too_few_rows_of_a_class_nothing_is_said(positives: int) -> None:
 def test_above_the_limit_training_stops() -> None:
     telling = SIGN[:, None] * torch.eye(WIDTH)[0] * 3 + noise(1)
     epoch(meter(limit=0.62), 0, [noise(0)])
-    with pytest.raises(PolicyError, match=r"an AUC of \d\.\d\d .*max_label_auc allows 0\.9") as caught:
+    with pytest.raises(PolicyError, match=r"an AUC of \d\.\d\d .*attacks\.labels allows 0\.9") as caught:
         epoch(meter(limit=0.9), 0, [telling])
     assert (caught.value.code, caught.value.peer_code) == ("E_LEAK", "E_STOPPED")
     assert "AUC" not in str(caught.value.for_peer)

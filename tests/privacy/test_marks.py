@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.sessions import session
+from benchmarks.sessions import limits_from, session
 from vfl_node.alignment.alignment import Alignment, OwnRecords
 from vfl_node.alignment.lists import promises
 from vfl_node.alignment.lists.lists import Lists
@@ -26,7 +26,7 @@ from vfl_node.errors import PolicyError, ProtocolError
 from vfl_node.job import Align
 from vfl_node.node.partners import Partner
 from vfl_node.session.memory import MemoryOfOneRun
-from vfl_node.settings.node import Limits
+from vfl_node.settings.limits import Budgets, Limits
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.generated.vfl.v1 import alignment_pb2
 from vfl_node.transport.memory import memory_channels, run_together
@@ -77,7 +77,7 @@ class Attack:
             ends = (ends[0], SameMark(ends[1]._pipe, peer="clinic", job_id=ends[1].job_id))
         sides = []
         with tempfile.TemporaryDirectory(dir=self.folder) as scratch:
-            lenient = Limits(min_set_size=1, inputs_per_peer=1000, changes_per_peer=1000)
+            lenient = limits_from(1, budgets=Budgets(alignments=None, changes=None))
             for name, channel, memory, limits, ids in (
                 ("clinic", ends[0], self.victim, self.limits, VICTIMS),
                 ("lab", ends[1], self.attacker, lenient, OWN + guesses),
@@ -118,7 +118,7 @@ def folder() -> Any:
         yield Path(made)
 
 
-ALL = Limits(min_set_size=1, inputs_per_peer=1, changes_per_peer=0)
+ALL = limits_from(1, budgets=Budgets(alignments=1))
 
 
 def test_one_mark_for_every_set_told_every_membership_and_was_never_counted(
@@ -141,7 +141,7 @@ def test_a_mark_is_held_to_its_list(folder: Path) -> None:
 
 def test_a_mark_is_held_to_its_list_in_every_group(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Elements of two groups cannot be compared: another set, of strangers alone, would show k, and so |I|."""
-    attack = Attack(folder, Limits(min_set_size=1, inputs_per_peer=2, changes_per_peer=0), same_mark=True)
+    attack = Attack(folder, limits_from(1, budgets=Budgets(alignments=2)), same_mark=True)
     first, _ = attack.job(GUESSES)
     refused, _ = attack.job(GUESSES[30:], "modp3072")
     assert (type(refused), refused.code) == (PolicyError, "E_PROMISE")
@@ -154,7 +154,7 @@ def test_a_mark_is_held_to_its_list_in_every_group(folder: Path, monkeypatch: py
 
 
 def test_true_marks_are_counted_as_changes(folder: Path) -> None:
-    attack = Attack(folder, Limits(min_set_size=1, changes_per_peer=4), same_mark=False)
+    attack = Attack(folder, limits_from(1, budgets=Budgets(changes=4)), same_mark=False)
     told, victim = attack.memberships()
     assert len(told) == 4
     assert isinstance(victim, PolicyError)

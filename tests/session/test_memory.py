@@ -62,7 +62,7 @@ def test_a_budget_used_up_with_one_refuses_the_job_with_all(tmp_path: Path) -> N
             refuse(changed_sets("table", b"second", 0))
     with pytest.raises(PolicyError):
         both.check(aligned_sets(b"other", 2))
-    assert lab.usage()["inputs_per_peer"] == 2  # one that only the other's budget refuses, too
+    assert lab.usage()["alignments"] == 2  # one that only the other's budget refuses, too
 
 
 def test_a_training_has_the_largest_number_that_a_partner_counts(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ from vfl_node.models.networks import CnnBottom
 from vfl_node.privacy.features.targets import targets_of
 from vfl_node.session.pins import MemoryPins
 from vfl_node.settings.defences import read_params
-from vfl_node.settings.limits import Limits
+from vfl_node.settings.limits import Limits, SizeLimits
 from vfl_node.settings.protection import FeatureAuditSettings, Protection
 from vfl_node.training.checkpoints import MemoryCheckpoints
 from vfl_node.training.network import journal
@@ -285,9 +285,9 @@ def test_the_estimate_and_the_owners_limit_count_the_image(synthetic: Make) -> N
     train = Train(model="cnn")
     weights = architecture_of("cnn").bottom_weights(schema, train.bottom, train)
     assert parameters(job(), "passive", shape) == weights
-    check_limits(job(), "passive", Limits(max_model_parameters=weights), shape)
+    check_limits(job(), "passive", Limits(size=SizeLimits(parameters=weights)), shape)
     with pytest.raises(PolicyError, match=f"{weights:,} weights of a model"):
-        check_limits(job(), "passive", Limits(max_model_parameters=weights - 1), shape)
+        check_limits(job(), "passive", Limits(size=SizeLimits(parameters=weights - 1)), shape)
     without: Need = need(job(model="mlp"), "passive", shape)
     assert need(job(), "passive", shape).batch > 2 * without.batch
 

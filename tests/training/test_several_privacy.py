@@ -96,7 +96,7 @@ def test_what_only_all_peers_together_see_is_reported() -> None:
 def test_the_limit_holds_for_each_attacker_and_the_error_names_it(of_each: Any, who: str) -> None:
     limited = audit_of(["lab", "insurer"], limit=0.9)
     sent(limited, *of_each)
-    with pytest.raises(PolicyError, match=f"max_attack_auc allows 0.9. These are attacks on {who}"):
+    with pytest.raises(PolicyError, match=f"attacks.rows allows 0.9. These are attacks on {who}"):
         limited.epoch_done()
 
 
@@ -105,7 +105,7 @@ def test_with_one_peer_the_error_names_none() -> None:
     sent(limited, telling(1))
     with pytest.raises(PolicyError) as caught:
         limited.epoch_done()
-    assert caught.value.message.endswith("limits.max_attack_auc allows 0.9")
+    assert caught.value.message.endswith("attacks.rows allows 0.9")
 
 
 def test_an_audit_of_peers_goes_on_from_a_checkpoint() -> None:

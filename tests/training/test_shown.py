@@ -39,9 +39,9 @@ def test_rows_beyond_what_is_allowed_are_refused_whole(path: Path) -> None:
             refuse(rows(2, 3, 4))
         assert (caught.value.code, caught.value.for_peer) == (
             "E_BUDGET",
-            "its owner's settings do not allow more rows of this model",
+            "its policy does not allow the job (budget)",
         )
-        assert "limits.rows_per_model" in str(caught.value)
+        assert "budgets.predicted_rows" in str(caught.value)
     assert shown.rows().tolist() == [1, 2]
     shown.check(rows(1, 2))
     shown.add(rows(2, 3))

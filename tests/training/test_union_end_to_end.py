@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.sessions import session
+from benchmarks.sessions import limits_from, session
 from vfl_node.alignment.alignment import Alignment, OwnRecords
 from vfl_node.alignment.protocols import align
 from vfl_node.crypto.randomness import Randomness
@@ -18,7 +18,6 @@ from vfl_node.engines.threads import Threads
 from vfl_node.job import Align, Evaluate, Job
 from vfl_node.report import envelope
 from vfl_node.session.memory import MemoryOfOneRun
-from vfl_node.settings.node import Limits
 from vfl_node.settings.protection import Protection
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.missing.section import Missing
@@ -55,7 +54,7 @@ def aligned(tmp_path: Path) -> Callable[[str, Table, Table], tuple[Alignment, Al
                 folder=tmp_path / name,
                 memories={channel.peer: MemoryOfOneRun(seed.derive("memory"))},
                 workers=Threads(1),
-                limits=Limits(min_set_size=1),
+                limits=limits_from(1),
             )
             return align(own, OwnRecords(table.ids)), channel
 

@@ -14,7 +14,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from tests.transport.conftest import FEDERATION, PEM, Certificates, Node
 from vfl_node.errors import PeerError, UsageError, VflError
-from vfl_node.settings.node import Settings, resolve_paths
+from vfl_node.settings.node import Settings
+from vfl_node.settings.reading import resolve_paths
 from vfl_node.transport.authority import make_key_and_request, sign
 from vfl_node.transport.credentials import Credentials, load_credentials
 

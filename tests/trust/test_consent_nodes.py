@@ -17,7 +17,7 @@ from tests.trust.test_two_nodes import OwnAuthorities
 from vfl_node.configuration.models import parse
 from vfl_node.job import Job
 from vfl_node.node.setup import init
-from vfl_node.settings.node import load_settings
+from vfl_node.settings.reading import load_settings
 from vfl_node.transport.credentials import load_credentials
 from vfl_node.trust import pending
 from vfl_node.trust.cards import read_card
@@ -82,7 +82,7 @@ def test_a_rule_signs_too(nodes: OwnAuthorities) -> None:
 
 
 def test_an_owner_that_approves_signs(nodes: OwnAuthorities) -> None:
-    restart(nodes, "lab", accept_jobs_from=[])
+    restart(nodes, "lab", accepts=[])
     job_id = nodes.submit(JOB)
     nodes.wait_until(lambda: nodes.view("lab", job_id).get("state") == "asked")
     assert set(envelopes(nodes, "lab", job_id)) == {"clinic"}
@@ -108,7 +108,7 @@ def test_a_job_that_an_away_party_must_approve_waits_for_it(nodes: OwnAuthoritie
     nodes.kill("lab")
     job_id = nodes.submit(JOB)
     nodes.wait_until(lambda: "waiting for lab" in nodes.view("clinic", job_id)["note"])
-    restart(nodes, "lab", accept_jobs_from=["clinic"])
+    restart(nodes, "lab", accepts=["clinic"])
     both_done(nodes, job_id)
     check_signed(nodes, job_id, {"clinic": "persons", "lab": "rule"})
 
@@ -131,7 +131,7 @@ class SeveralAuthorities(OwnAuthorities):
         address = self.running("clinic")["listen"]
         for name, other in (("lab", "insurer"), ("insurer", "lab")):
             self._pin(name, "clinic", address)
-            self.start(name, accept_jobs_from=["clinic"], peers={other: {"relayed": True}})
+            self.start(name, accepts=["clinic", other], peers={other: {"relayed": True}})
         self.wait_until(lambda: all(map(self.connected, self.roles)))
 
     def _pin(self, name: str, other: str, address: str | None = None) -> None:
@@ -147,7 +147,7 @@ def test_the_active_party_relays_the_consents_of_passive_ones(
     nodes = SeveralAuthorities(tmp_path_factory.mktemp("several"), trial)
     try:
         if submitter == "lab":
-            nodes.configure("clinic", accept_jobs_from=["lab"])
+            nodes.configure("clinic", accepts=["lab"])
         nodes.start_all()
         job = parse(f"name: three\nparties: {{active: clinic, passive: [lab, insurer]}}\n{JOB}", Job, source="test")
         job_id = nodes.client(submitter).submit(job.canonical())["id"]

@@ -14,7 +14,8 @@ from vfl_node.node.renewal import Renewal
 from vfl_node.node.setup import init
 from vfl_node.process.files import write_checked
 from vfl_node.settings.connection import Authorities, Peer, Roster
-from vfl_node.settings.node import Settings, load_settings
+from vfl_node.settings.node import Settings
+from vfl_node.settings.reading import load_settings
 from vfl_node.transport.authority import make_authority, sign
 from vfl_node.transport.credentials import Credentials, load_credentials
 from vfl_node.trust import pending
@@ -126,9 +127,9 @@ def test_a_peer_in_two_places_is_refused(clinic: Own, lab: Own) -> None:
 
 
 def test_where_nodes_pair_a_peer_has_an_authority(clinic: Own) -> None:
+    clinic.config.with_name("policy.yaml").write_text("partners: {lab: {tables: [visits]}}\n")  # whom it has not met yet
+    assert clinic.settings.rules.limits_of("lab").tables == ("visits",)
     text = clinic.config.read_text()
-    clinic.config.write_text(text.replace("accept_jobs_from: []", "accept_jobs_from: [lab]"))
-    assert clinic.settings.accept_jobs_from == ("lab",)
     clinic.config.write_text(text.replace("peers: {}", "peers: {lab: {}}"))
     with pytest.raises(UsageError, match=r"peers\.lab has no authority"):
         _ = clinic.settings

@@ -17,7 +17,7 @@ from tests.node.nodes import Federation as SharedFederation
 from tests.trust.nodes import Relay
 from tests.trust.parties import FEDERATION, Party
 from vfl_node.node.setup import init
-from vfl_node.settings.node import load_settings
+from vfl_node.settings.reading import load_settings
 from vfl_node.transport.credentials import load_credentials
 
 
@@ -38,7 +38,7 @@ class OwnAuthorities(SharedFederation):
     def start_both(self, **lab: Any) -> None:
         self.start("clinic", listen="127.0.0.1:0")
         self.configure("clinic", listen=self.running("clinic")["listen"])
-        self.start("lab", accept_jobs_from=["clinic"], **lab)
+        self.start("lab", accepts=["clinic"], **lab)
 
     def say(self, *words: str) -> subprocess.Popen[str]:
         """A command whose owner has not answered yet."""

@@ -75,12 +75,14 @@ SHOWN: dict[str, Any] = {
         {"to": "lab", "what": "gradients", "bound": "from clinic a gradient of each row", "new": True},
         {"to": "clinic", "what": "embeddings", "bound": "from lab an embedding of each row", "new": False},
     ],
-    "budgets": [{"partner": "lab", "limit": "inputs_per_peer", "used": 1, "after": 2, "allowed": 20}],
+    "budgets": [{"partner": "lab", "limit": "alignments", "used": 1, "after": 2, "allowed": 20}],
     "previous": "done-1",
     "same": False,
     "differences": [{"key": "train.epochs", "before": "3", "now": HOSTILE}],
     "signed": True,
     "decision": None,
+    "by": "one",
+    "yes": [],
     "manifest": {},
 }
 """What a job asks for (:func:`vfl_node.node.asked_words.describe`)."""
@@ -137,8 +139,8 @@ class View:
 
     def health(self) -> dict[str, Any]:
         data = {"status": "unusable", "errors": [{"code": "E_CSV", "message": HOSTILE, "hint": ""}]}
-        told = {"rows_per_model": {"used": 7, "allowed": 10_000}}
-        budgets = {"peers": {"lab": {"inputs_per_peer": {"used": 3, "allowed": 20}}, "bank": None}, "models": {"done-1": told}}
+        told = {"predicted_rows": {"used": 7, "allowed": 10_000}}
+        budgets = {"peers": {"lab": {"alignments": {"used": 3, "allowed": 20}}, "bank": None}, "models": {"done-1": told}}
         node = {"status": "ok", "party": "clinic", "role": "active", "version": "0", "peers": self.peers, "data": data}
         machine = {"certificate_days": 311, "disk_free": 69e9, "memory_free": 13e9}
         return node | machine | {"places": {"busy": 1, "most": 16, "queued": 1}, "budgets": budgets}
@@ -171,8 +173,8 @@ class View:
         return self.all[0]
 
     def asks(self) -> list[dict[str, Any]]:
-        ask = {"id": "asked-1", "name": "weekly", "submitter": "lab", "purpose": HOSTILE}
-        damaged = {"id": "asked-2", "name": "monthly", "submitter": "lab", "purpose": None, "expires": None}
+        ask = {"id": "asked-1", "name": "weekly", "submitter": "lab", "purpose": HOSTILE, "by": "one", "yes": []}
+        damaged = ask | {"id": "asked-2", "name": "monthly", "purpose": None, "by": None, "expires": None}
         return [
             ask | {"expires": "2026-03-08T10:00:00+00:00", "error": None},
             damaged | {"error": "what is kept with job asked-2 is damaged"},
@@ -181,10 +183,10 @@ class View:
     def show(self, job_id: str) -> dict[str, Any]:
         return SHOWN | {"id": job_id}
 
-    def approve(self, job_id: str, digits: str, note: str) -> dict[str, Any]:
+    def approve(self, job_id: str, digits: str, note: str, person: str | None) -> dict[str, Any]:
         return self._answered("approve", job_id, digits, note)
 
-    def refuse(self, job_id: str, reason: str, note: str) -> dict[str, Any]:
+    def refuse(self, job_id: str, reason: str, note: str, person: str | None) -> dict[str, Any]:
         return self._answered("refuse", job_id, reason, note)
 
     def _answered(self, *answer: str) -> dict[str, Any]:
@@ -192,6 +194,15 @@ class View:
             raise self.answers_with
         self.answered.append(answer)
         return self.all[1]
+
+    def policy(self) -> dict[str, Any]:
+        return {"preset": "careful"}
+
+    def check_policy(self, text: str) -> dict[str, Any]:
+        return {"differences": [], "jobs": []}
+
+    def apply_policy(self, text: str, person: str | None) -> dict[str, Any]:
+        return self.policy() | {"applied": True}
 
     def invite(self, minutes: float, address: str) -> dict[str, Any]:
         self.trusted.append(("invite", f"{minutes:g}", address))

@@ -31,5 +31,5 @@ def overlaps(job: Job) -> Iterator[Declaration]:
         f"how many records exactly some of {names} have, for each choice of parties, and not which records",
     )
     for to in job.parties.data:
-        least = "that each part of the overlap has at least as many records as an owner asks for (limits.min_overlap)"
+        least = "that each part of the overlap has at least as many records as an owner asks for (min_overlap)"
         yield Declaration(to, "smallest overlap", least)

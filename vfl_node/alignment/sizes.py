@@ -50,7 +50,7 @@ def too_many_error(what: str, most: int) -> PolicyError:
     return PolicyError(
         f"{what}, and this node accepts at most {most}",
         code="E_TOO_MANY",
-        hint="raise limits.max_set_size if you expect as many",
+        hint="raise size.rows in the policy if you expect as many",
         for_peer="its owner does not accept sets as large",
     )
 

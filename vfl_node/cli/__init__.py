@@ -22,6 +22,7 @@ from vfl_node.cli import (  # noqa: F401 - they register
     compare,
     jobs,
     node,
+    policy,
     predictions,
     token,
     trace,

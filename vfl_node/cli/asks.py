@@ -62,8 +62,9 @@ def approve(
     token_file: TokenOption = None,
 ) -> None:
     """Let a job of a peer run. Look at it before: vfl-node show JOB."""
-    client_at(config, node, token_file).approve(job_id, digest.lower(), note)
-    out.print(f"{job_id} is approved")
+    job = client_at(config, node, token_file).approve(job_id, digest.lower(), note)
+    waits = job["state"] == "asked"
+    out.print(f"you have said yes to {job_id}; a second person must, too" if waits else f"{job_id} is approved")
 
 
 @app.command()
@@ -102,10 +103,14 @@ def _list_lines(shown: Mapping[str, Any]) -> Iterator[str]:
     yield from _list_differences(shown)
     yield "answers are signed by each party" if shown["signed"] else "answers are not signed: this node has no signing key"
     if decision := shown["decision"]:
-        who = {"rule": "by the settings (accept_jobs_from)", "persons": "by the owner"}[decision["by"]]
+        who = "by the policy" if decision["by"] == "rule" else f"by {' and '.join(decision['persons']) or 'the owner'}"
         verdict = {"approve": "approved", "refuse": "refused"}[decision["verdict"]]
         yield f"{verdict} {who} on {human_time(decision['at'])}" + (f": {decision['note']}" if decision["note"] else "")
     yield f"digest: {shown['digest']}"
+    if shown["by"] == "nobody":
+        yield "the policy refuses it by now (vfl-node policy show)"
+    if shown["by"] == "two":
+        yield "two persons must say yes" + (f"; {' and '.join(shown['yes'])} has" if shown["yes"] else "")
     if shown["state"] == "asked":
         yield f"to let it run: vfl-node approve {shown['id']} {shown['digits']}"
         yield f"to refuse it:  vfl-node refuse {shown['id']} --reason {'|'.join(reason.value for reason in RefusalReason)}"

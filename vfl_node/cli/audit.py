@@ -15,7 +15,7 @@ from vfl_node.cli.shared import JobArgument, app, out, print_json, print_table
 from vfl_node.errors import UsageError
 from vfl_node.process.logs import configure_logs
 from vfl_node.report.words import METRICS_OF_COLUMNS
-from vfl_node.settings.node import load_settings
+from vfl_node.settings.reading import load_settings
 
 if TYPE_CHECKING:
     from vfl_node.execution.feature_audit import FeatureAuditResult

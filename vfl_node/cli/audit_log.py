@@ -10,7 +10,7 @@ from rich.table import Table
 
 from vfl_node.cli.shared import app, err, out, print_json, print_table
 from vfl_node.process.files import fault
-from vfl_node.settings.node import load_settings
+from vfl_node.settings.reading import load_settings
 from vfl_node.trust.audit_log import AuditLog, verify_log
 
 NOT_WHOLE = 3

@@ -13,7 +13,8 @@ from vfl_node.errors import UsageError
 from vfl_node.gdp import epsilon_of, mu_of
 from vfl_node.job import load_job
 from vfl_node.session.spent import SCALED, TELLS, auc_text, epsilon_text
-from vfl_node.settings.node import Settings, load_settings
+from vfl_node.settings.node import Settings
+from vfl_node.settings.reading import load_settings
 
 JOB_EPSILON = 1.0
 
@@ -30,7 +31,7 @@ def budget(
     yes: Annotated[bool, typer.Option("--yes", help="With --forget: do not ask.")] = False,
     as_json: Annotated[bool, typer.Option("--json")] = False,
 ) -> None:
-    """Show what hidden trainings have spent with each partner, of limits.epsilon_per_partner. The node may be running."""
+    """Show what hidden trainings have spent with each partner, of budgets.epsilon in the policy. The node may be running."""
     settings = load_settings(config)
     for name in (partner, forget):
         if name is not None and name not in settings.peers:
@@ -90,7 +91,7 @@ def _words(account: dict[str, Any]) -> list[str]:
     if account["lost"]:
         said.append(f"{place}: what was counted is lost, so nothing fits: vfl-node budget --forget {account['partner']}")
     if account["unbounded"]:
-        said.append(f"{place}: NO BOUND for what {account['unbounded']} of its jobs opened (limits.unbounded_models)")
+        said.append(f"{place}: NO BOUND for what {account['unbounded']} of its jobs opened (unbounded_models)")
     elif account["auc_bound"] is None:
         said.append(f"{place}: jobs over different alignments, or with targets that are not covered: see each one's report")
     elif account["jobs"]:

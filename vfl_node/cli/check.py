@@ -16,7 +16,8 @@ from vfl_node.data.named import data_of
 from vfl_node.errors import UsageError, VflError
 from vfl_node.job import Job, load_job
 from vfl_node.roles import Role
-from vfl_node.settings.node import DEFAULT_TABLE, Data, Peer, Settings, load_settings, peers_in, role_in
+from vfl_node.settings.node import DEFAULT_TABLE, Data, Peer, Settings, peers_in, role_in
+from vfl_node.settings.reading import load_settings
 from vfl_node.settings.source import OF_A_QUERY
 
 if TYPE_CHECKING:
@@ -230,7 +231,7 @@ def _job_lines(use: JobUse | None) -> Iterator[str]:
         return
     forms = use.id_form if isinstance(use.id_form, str) else ", ".join(use.id_form)
     yield f"job {use.job}, here {use.place}: aligns {use.records:,} records by {use.protocol}, ids as {forms}"
-    yield f"  the fewest that this node allows: {use.min_set_size:,} (limits.min_set_size)"
+    yield f"  the fewest that this node allows: {use.min_set_size:,} (min_own_rows in the policy)"
     if use.task is None:
         yield "  it does not train, so it reads no other column"
     else:

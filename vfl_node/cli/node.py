@@ -11,7 +11,7 @@ import typer
 
 from vfl_node.cli.shared import ConfigOption, RoleName, app, client_of, err, out
 from vfl_node.errors import UsageError
-from vfl_node.settings.node import load_settings
+from vfl_node.settings.reading import load_settings
 from vfl_node.version import VERSION
 
 
@@ -44,6 +44,26 @@ def service(
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)
+
+
+@app.command()
+def migrate(
+    config: Annotated[Path, typer.Argument(metavar="FILE", help="The node's configuration file.")],
+    write: Annotated[bool, typer.Option("--write", help="Write it; the settings as they were are kept beside it.")] = False,
+) -> None:
+    """Move limits, accept_jobs_from and data.peers of an earlier version into a policy. Without --write it is only shown."""
+    from vfl_node.node.migration import POLICY_FILE, plan_migration
+
+    plan = plan_migration(config)
+    if plan is None:
+        out.print(f"{config} has the form of today")
+        return
+    if write:
+        for path in plan.write():
+            out.print(f"wrote {path}")
+        return
+    out.print(f"# {config.with_name(POLICY_FILE)}\n{plan.policy}\n# {config}\n{plan.settings}", markup=False)
+    err.print("nothing is written: --write does it")
 
 
 @app.command()

@@ -15,7 +15,8 @@ from vfl_node.cli.shared import app, check_writable, client_of, err, follow, out
 from vfl_node.errors import UsageError
 from vfl_node.node.states import UNFINISHED
 from vfl_node.process.files import write_whole
-from vfl_node.settings.node import Settings, load_settings
+from vfl_node.settings.node import Settings
+from vfl_node.settings.reading import load_settings
 from vfl_node.terminal import ShownProgress
 
 RESTART_S = 60.0

@@ -17,7 +17,8 @@ from vfl_node.errors import UsageError, VflError
 from vfl_node.node.client import Client
 from vfl_node.report.summary import summary, warnings
 from vfl_node.report.words import human_seconds
-from vfl_node.settings.node import Settings, load_settings
+from vfl_node.settings.node import Settings
+from vfl_node.settings.reading import load_settings
 from vfl_node.terminal import ShownProgress
 
 app = typer.Typer(

@@ -24,7 +24,7 @@ from vfl_node.cli.shared import (
 from vfl_node.errors import UsageError
 from vfl_node.node.client import Client
 from vfl_node.process.files import fault, private_folder
-from vfl_node.settings.node import load_settings
+from vfl_node.settings.reading import load_settings
 from vfl_node.trust.audit_log import AuditLog, Deed
 from vfl_node.trust.people import OWNER
 from vfl_node.trust.tokens import Tokens

@@ -26,7 +26,8 @@ from vfl_node.process.logs import configure_logs
 from vfl_node.report.sinks import SINKS, parse_sink
 from vfl_node.report.summary import main_metrics, summary, warnings
 from vfl_node.report.words import SEEDED, human_seconds, join_names
-from vfl_node.settings.node import load_settings, role_in
+from vfl_node.settings.node import role_in
+from vfl_node.settings.reading import load_settings
 from vfl_node.terminal import ShownProgress
 
 ENDINGS = {"--data": "csv", "--settings": "yaml"}

@@ -13,7 +13,9 @@ import typer
 from vfl_node.cli.shared import app, client_of, err, out
 from vfl_node.errors import UsageError
 from vfl_node.node.client import Client
-from vfl_node.settings.node import Settings, load_settings
+from vfl_node.settings.node import Settings
+from vfl_node.settings.policy import SAYS_YES
+from vfl_node.settings.reading import load_settings
 
 if TYPE_CHECKING:
     from vfl_node.trust.pending import Pending
@@ -171,9 +173,8 @@ def _compare(settings: Settings, name: str) -> None:
         if error.code != "E_NOT_RUNNING":
             raise
         out.print(f"start the node to meet it: vfl-node --role {settings.role} --config FILE", markup=False)
-    if name not in settings.accept_jobs_from:
-        answer = "wait for your answer (vfl-node asks)" if settings.ask else "are refused"
-        out.print(f"its jobs {answer}, unless accept_jobs_from in the configuration lists {name}", markup=False)
+    says = {"rule": "run at once", "one": "wait for your answer", "two": "wait for the answers of two persons"}
+    out.print(f"its jobs {says[SAYS_YES[settings.policy.preset]]}, unless a line of the policy says otherwise", markup=False)
 
 
 def _check(name: str) -> None:

@@ -65,7 +65,7 @@ class Frozen(BaseModel):
         return core_schema.with_info_before_validator_function(read_keys(cls.renamed), schema, serialization=write)
 
 
-def name_in(registry: Registry[Any]) -> BeforeValidator:
+def name_in(registry: Registry[Any] | tuple[str, ...]) -> BeforeValidator:
     """Accepts the names of ``registry``, in capitals too; the error for another value lists them, as for a ``Literal``."""
 
     def check(value: object) -> object:

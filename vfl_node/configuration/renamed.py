@@ -15,7 +15,7 @@ LASTING_NAMES = "lasting names"
 stay as they are when a name that people read gets clearer; and in which earlier names are read without a warning."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # by identity, so that it can be hashed: unions of annotated types are
 class Renamed:
     """Annotates a key some of whose values had another name in an earlier version, which is read with a FutureWarning.
 

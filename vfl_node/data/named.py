@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from vfl_node.errors import DataError
 from vfl_node.job import Job
+from vfl_node.settings.limits import allows
 from vfl_node.settings.node import DEFAULT_TABLE, Data, Settings
 
 
@@ -31,14 +32,25 @@ def data_of(settings: Settings, job: Job | None) -> Data:
             code="E_TABLE",
             hint=f"name one in the job, tables: {{{own}: NAME}}; names in this node's data: {', '.join(tables)}",
         )
-    others = set(job.parties.all) - {own} if job else set()
-    if table.peers is not None and (barred := sorted(others - set(table.peers))):
+    barred = barred_from(settings, job, name) if job else []
+    if barred:
         raise DataError(
             f"{own}: no table for this job: {name!r} is not for jobs with {', '.join(barred)}",
             code="E_TABLE",
-            hint="add them to peers of this table in this node's data, if its owner allows it",
+            hint=f"if this node's owner allows it, in the policy: partners: {{{barred[0]}: {{tables: [{name}]}}}}",
         )
     return table
+
+
+def barred_from(settings: Settings, job: Job, name: str) -> list[str]:
+    """The other parties of a job, also a coordinator, with which the policy allows no job over the table ``name``."""
+    return [other for other in job.parties.all if other != settings.name and not _is_for(settings, name, other)]
+
+
+def _is_for(settings: Settings, name: str, partner: str) -> bool:
+    """Whether a job with ``partner`` may use the table; the word default stands for that of a job that names none."""
+    tables = settings.rules.limits_of(partner).tables
+    return allows(tables, name) or (name == table_name(settings, None) and allows(tables, DEFAULT_TABLE))
 
 
 def table_name(settings: Settings, job: Job | None) -> str:

@@ -220,9 +220,9 @@ def check_enough(records: int, least: int, party: str) -> None:
     """
     if records < least:
         raise PolicyError(
-            f"{party} takes part with {records} records, and this node's minimum is {least} (limits.min_set_size)",
+            f"{party} takes part with {records} records, and this node's minimum is {least} (min_own_rows)",
             code="E_TOO_FEW",
-            hint="the sizes of small sets betray who is in them; limits.min_set_size is this owner's choice",
+            hint="the sizes of small sets betray who is in them; min_own_rows in the policy is this owner's choice",
             for_peer=UNUSABLE_DATA,
             peer_code=DataError.default_code,
         )

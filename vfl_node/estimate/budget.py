@@ -2,7 +2,7 @@
 
 A job comes from a peer, and with it the sizes of the networks, of a batch, how many steps there are. So before anything
 of it is begun, here and after every restart, what it takes is estimated and compared: with the owner's limits
-(``limits.max_model_parameters``, ``limits.max_steps``, ``limits.max_memory_mib``), and with what this machine or its control
+(``size.parameters`` and ``size.steps`` of its policy, ``resources.memory_mib``), and with what this machine or its control
 group has free beyond what other jobs have reserved and not yet taken. See docs/guides/estimate-a-job.md.
 """
 
@@ -19,7 +19,7 @@ from vfl_node.job.costs import TableShape
 from vfl_node.models import NONE_DECLARED
 from vfl_node.process.machine import free_bytes, used_bytes
 from vfl_node.roles import Role
-from vfl_node.settings.node import Limits
+from vfl_node.settings.limits import Limits
 from vfl_node.settings.protection import Protection
 
 
@@ -27,19 +27,23 @@ class Budget:
     """The memory that the jobs of one node have reserved. Thread safe.
 
     Args:
-        limits: what this node's owner allows.
+        memory_mib: the most that all jobs together may take; None: what is free.
         models: of its settings: name → ``module:Class`` of an architecture.
         protection: of its settings.
     """
 
-    def __init__(self, limits: Limits, models: Mapping[str, str] = NONE_DECLARED, protection: Protection = UNPROTECTED) -> None:
-        self._limits, self._models, self._protection = limits, models, protection
+    def __init__(
+        self, memory_mib: int | None, models: Mapping[str, str] = NONE_DECLARED, protection: Protection = UNPROTECTED
+    ) -> None:
+        self._memory_mib, self._models, self._protection = memory_mib, models, protection
         self._idle_bytes = used_bytes()
         self._reserved: dict[str, int] = {}
         self._lock = threading.Lock()
 
-    def reserve(self, job_id: str, job: Job, role: Role, table: Table | None, model: Job | None = None) -> None:
-        """Set the memory aside that the job takes, until :meth:`release`. ``model``: as for :func:`need`.
+    def reserve(self, job_id: str, job: Job, role: Role, table: Table | None, limits: Limits, model: Job | None = None) -> None:
+        """Set the memory aside that the job takes, until :meth:`release`.
+
+        ``limits``: for the job. ``model``: as for :func:`need`.
 
         Raises:
             PolicyError: it is larger than the owner allows (``E_POLICY``).
@@ -48,17 +52,17 @@ class Budget:
         """
         with self._lock:
             self._reserved.pop(job_id, None)
-            self._reserved[job_id] = self.fit(job, role, shape_of(table), model)
+            self._reserved[job_id] = self.fit(job, role, shape_of(table), limits, model)
 
-    def fit(self, job: Job, role: Role, table: TableShape, model: Job | None = None) -> int:
+    def fit(self, job: Job, role: Role, table: TableShape, limits: Limits, model: Job | None = None) -> int:
         """How many bytes the job needs, if they are free. Args and Raises as :meth:`reserve`."""
-        check_limits(job, role, self._limits, table, self._models)
+        check_limits(job, role, limits, table, self._models)
         needed = need(job, role, table, model, self._models, self._protection)
         others = sum(self._reserved.values())
         pending = max(0, others - max(0, used_bytes() - self._idle_bytes))  # reserved, and not taken yet
         free = free_bytes() - pending
-        if self._limits.max_memory_mib is not None:
-            free = min(free, (self._limits.max_memory_mib << 20) - others)
+        if self._memory_mib is not None:
+            free = min(free, (self._memory_mib << 20) - others)
         if needed.bytes > free:
             raise _memory_error(needed, max(0, free), others)
         return needed.bytes
@@ -74,6 +78,6 @@ def _memory_error(needed: Need, free: float, others: int) -> StateError:
     return StateError(
         f"this job needs about {mebibytes(needed.bytes)} of memory ({needed}); {mebibytes(free)} are free{besides}",
         code="E_MEMORY",
-        hint="free memory, let other jobs end, or raise limits.max_memory_mib; then go on: vfl-node resume JOB",
+        hint="free memory, let other jobs end, or raise resources.memory_mib; then go on: vfl-node resume JOB",
         for_peer="it has too little memory free for this job",
     )

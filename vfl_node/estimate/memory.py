@@ -16,8 +16,10 @@ from vfl_node.job.costs import TableShape, TrainingPlan
 from vfl_node.models import NONE_DECLARED
 from vfl_node.privacy.memory import label_meter_bytes, protection_bytes
 from vfl_node.roles import Role
-from vfl_node.settings.node import Limits, role_in
+from vfl_node.settings.limits import Limits
+from vfl_node.settings.node import role_in
 from vfl_node.settings.protection import Protection
+from vfl_node.settings.refusals import tell_why
 from vfl_node.transport.bounds import MAX_FRAME_BYTES
 from vfl_node.transport.frames import PIECE_BYTES
 from vfl_node.transport.streams import QUEUE_BYTES
@@ -162,7 +164,7 @@ def check_limits(
     """
     table = table or TableShape()
     weights = parameters(job, role, table, models)
-    _check_at_most(weights, limits.max_model_parameters, "weights of a model", "max_model_parameters")
+    _check_at_most(weights, limits.size.parameters, "weights of a model", "size.parameters")
     fewest, _ = plan_of(job.align.spec).lengths_of_one(table.rows, None) or (0, None)
     check_steps(job, fewest, limits)
 
@@ -170,15 +172,15 @@ def check_limits(
 def check_steps(job: Job, rows: int, limits: Limits) -> None:
     """Refuse a job that would train for longer than this owner allows over ``rows`` shared rows, or more (``E_POLICY``)."""
     plan = plan_training(job)
-    _check_at_most(plan.steps(job.evaluate, rows) if plan else 0, limits.max_steps, "training steps", "max_steps")
+    _check_at_most(plan.steps(job.evaluate, rows) if plan else 0, limits.size.steps, "training steps", "size.steps")
 
 
 def _check_at_most(count: int, most: int, what: str, limit: str) -> None:
     if count > most:
         raise PolicyError(
             f"the job has {count:,} {what} at this node, and its limit is {most:,}",
-            hint=f"see limits.{limit}",
-            for_peer=f"the job has more {what} than its settings allow (limits.{limit})",
+            hint=f"see {limit} in the policy",
+            for_peer=tell_why("size"),
         )
 
 

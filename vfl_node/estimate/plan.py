@@ -138,7 +138,7 @@ def plan(
         which = "smallest" if several else "smaller"
         raise UsageError(f"--shared {shared} is more than the {which} party's {smallest} records")
     shape, models = replace(table, rows=records[party]), settings.models if settings else NONE_DECLARED
-    protection = settings.protection if settings else UNPROTECTED
+    protection = settings.protection_under(settings.limits_for(job)) if settings else UNPROTECTED
     role = data_role(job.parties, party)
     return Plan(
         job=job,
@@ -149,7 +149,7 @@ def plan(
         rtt_ms=rtt_ms,
         obfuscation=settings.obfuscation if settings else Obfuscation(),
         need=need(job, role, shape, models=models, protection=protection),
-        refusal=_refusal(job, role, shape, settings.limits if settings else Limits(), models, protection),
+        refusal=_refusal(job, role, shape, settings, models, protection),
         columns=tuple(columns.get(name, 0) for name in job.parties.data),
     )
 
@@ -209,10 +209,18 @@ def cost_outside(job: Job, spec: AlignmentSpec, records: Records, rows: int) -> 
     return job.train.make_plan(1, job.beside).cost_outside(job.evaluate, rows, counts)
 
 
-def _refusal(job: Job, role: Role, table: TableShape, limits: Limits, models: Mapping[str, str], protection: Protection) -> str:
-    """Why a node with these limits would not run the job, or could not now; empty where it would."""
+def _refusal(
+    job: Job,
+    role: Role,
+    table: TableShape,
+    settings: Settings | None,
+    models: Mapping[str, str],
+    protection: Protection,
+) -> str:
+    """Why a node with these settings would not run the job, or could not now; empty where it would."""
+    memory_mib, limits = (settings.resources.memory_mib, settings.limits_for(job)) if settings else (None, Limits())
     try:
-        Budget(limits, models, protection).fit(job, role, table)
+        Budget(memory_mib, models, protection).fit(job, role, table, limits)
     except VflError as error:
         return error.message
     return ""

@@ -97,9 +97,7 @@ def notes(plan: Plan, machine: Machine) -> list[str]:
         opens = plan.job.train.opens(plan.job.evaluate, plan.shared[1])
         said += [opens.warning] if opens.warning else []
         if opens.mu:
-            said.append(
-                f"it spends ε {epsilon_text(epsilon_of(opens.mu))} with each other data party (limits.epsilon_per_partner)"
-            )
+            said.append(f"it spends ε {epsilon_text(epsilon_of(opens.mu))} with each other data party (budgets.epsilon)")
     if plan.need:
         node = f"{plan.party}'s" if plan.whose == plan.party else f"the {plan.whose}'s"
         said.append(f"{node} node sets {_size(plan.need.bytes)} of memory aside for the job ({plan.need})")
@@ -111,7 +109,7 @@ def notes(plan: Plan, machine: Machine) -> list[str]:
         if shows(plan, spec):
             said += plan_of(spec).notes(terms, plan.obfuscation)
             if not spec.allowed_by_default:
-                said.append(f"{name.upper()} runs only at nodes whose owners have named it in limits.protocols")
+                said.append(f"{name.upper()} runs only at nodes whose owners have named it in their policy (protocols)")
         elif spec.by_similarity == terms.spec.by_similarity and (len(plan.job.parties.passive) > (fewer := spec.several.most)):
             parties = "one passive party" if fewer == 1 else f"{fewer} passive parties"
             said.append(f"not available: {name.upper()} runs with {parties} at most, because {spec.several.why_not_more}")

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from vfl_node.alignment.linkage.policy import check_sigma
-from vfl_node.errors import PolicyError, UsageError
+from vfl_node.data.named import barred_from, data_of, table_name
+from vfl_node.errors import UsageError
 from vfl_node.estimate.memory import check_limits
 from vfl_node.job import Job
+from vfl_node.settings.limits import allows
 from vfl_node.settings.node import Settings, role_in
+from vfl_node.settings.refusals import refusal
 
 
 def check_allowed(settings: Settings, job: Job, *, by_peer: bool = False, loading: bool = True) -> None:
@@ -26,47 +29,51 @@ def check_allowed(settings: Settings, job: Job, *, by_peer: bool = False, loadin
             hint="its parties are " + ", ".join(f"{role_in(job.parties, name)}: {name}" for name in job.parties.all),
             for_peer=f"the job does not name it as {role}",
         )
-    if job.align.protocol not in settings.limits.protocols:
-        raise PolicyError(
-            f"job {job.name!r} aligns by {job.align.protocol}, which this node's settings do not allow",
-            hint="see limits.protocols",
-            for_peer=f"its settings do not allow alignment by {job.align.protocol} (limits.protocols)",
+    limits = settings.limits_for(job)
+    if not allows(limits.protocols, job.align.protocol):
+        raise refusal(
+            "kind", f"job {job.name!r} aligns by {job.align.protocol}, which this node's policy does not allow", "see protocols"
         )
-    if job.align.spec.by_similarity and role == "active" and not settings.limits.reveal_candidates:
-        raise PolicyError(
+    if job.train and not allows(limits.trainers, job.train.algorithm):
+        raise refusal(
+            "kind", f"job {job.name!r} trains by {job.train.algorithm}, which this node's policy does not allow", "see trainers"
+        )
+    if job.align.spec.by_similarity and role == "active" and not allows(limits.reveal, "candidates"):
+        raise refusal(
+            "kind",
             f"job {job.name!r} would tell {' and '.join(job.parties.passive)} which of its records are nearest to each of this "
-            "node's, which this node's settings do not allow",
-            hint="see limits.reveal_candidates: such sets of candidates locate this node's records",
-            for_peer="its settings do not allow to tell which records are nearest to its own (limits.reveal_candidates)",
+            "node's, which this node's policy does not allow",
+            "see reveal: [candidates]: such sets of candidates locate this node's records",
         )
     noise = job.align.noise
     if role == "passive" and noise and noise.sigma is not None:
-        check_sigma(noise.sigma, settings.limits)
-    if job.evaluate.matched and role != "coordinator" and not settings.limits.allow_matched:
-        raise PolicyError(
-            f"job {job.name!r} measures on the rows that both own, which this node's settings do not allow",
-            hint="see limits.allow_matched; or leave out evaluate.matched",
-            for_peer="its settings do not allow evaluate.matched",
+        check_sigma(noise.sigma, limits)
+    if job.evaluate.matched and role != "coordinator" and not allows(limits.reveal, "matched"):
+        raise refusal(
+            "kind",
+            f"job {job.name!r} measures on the rows that both own, which this node's policy does not allow",
+            "see reveal: [matched]; or leave out evaluate.matched",
         )
     method = job.train.learns_unaligned_by if job.train else "none"
-    if method not in ("none", *settings.limits.methods) and role != "coordinator":
-        raise PolicyError(
-            f"job {job.name!r} learns from rows outside of the alignment by {method}, which this node's settings do not allow",
-            hint="see limits.methods; or choose another train.unaligned",
-            for_peer=f"its settings do not allow train.unaligned: {method} (limits.methods)",
+    if method != "none" and not allows(limits.unaligned, method) and role != "coordinator":
+        raise refusal(
+            "kind",
+            f"job {job.name!r} learns from rows outside of the alignment by {method}, which this node's policy does not allow",
+            "see unaligned; or choose another train.unaligned",
         )
     kind = job.train.opens(job.evaluate).unbounded if job.train else ""
-    if kind and kind not in settings.limits.unbounded_models and role != "coordinator":
-        raise PolicyError(
-            f"job {job.name!r} opens a model of which nothing bounds what it tells ({kind}), which this node's settings "
-            "do not allow",
-            hint=f"say train.epsilon, and neither train.layers nor loss: taylor; or write limits.unbounded_models: [{kind}]",
-            for_peer=f"its settings do not allow models without a bound: {kind} (limits.unbounded_models)",
+    if kind and not allows(limits.unbounded_models, kind) and role != "coordinator":
+        raise refusal(
+            "kind",
+            f"job {job.name!r} opens a model of which nothing bounds what it tells ({kind}), which this node's policy "
+            "does not allow",
+            f"say train.epsilon, and neither train.layers nor loss: taylor; or write unbounded_models: [{kind}] in the policy",
         )
     _check_coordinator(settings, job, by_peer=by_peer)
     if job.train and role != "coordinator" and loading:
         job.train.check_here(settings.models)
-    check_limits(job, role, settings.limits, models=settings.models)
+    check_limits(job, role, limits, models=settings.models)
+    _check_table(settings, job)
     _check_known(settings, job)
 
 
@@ -77,13 +84,20 @@ def _check_coordinator(settings: Settings, job: Job, *, by_peer: bool) -> None:
     could choose itself, under another name, or a friend.
     """
     name = job.parties.coordinator
-    if not by_peer or name is None or name in settings.limits.coordinators or settings.role == "coordinator":
+    if not by_peer or name is None or settings.role == "coordinator" or allows(settings.limits_for(job).coordinators, name):
         return
-    raise PolicyError(
+    raise refusal(
+        "partner",
         f"job {job.name!r} of a peer has {name} as coordinator, whom this node's owner has not listed",
-        hint=f"if {name} works together with no other party: limits.coordinators: [{name}] in this node's configuration",
-        for_peer=f"its settings do not list {name} as a coordinator (limits.coordinators)",
+        f"if {name} works together with no other party: coordinators: [{name}] in this node's policy",
     )
+
+
+def _check_table(settings: Settings, job: Job) -> None:
+    """Raise DataError (``E_TABLE``) if the policy bars the table of a job from one of its parties."""
+    name = table_name(settings, job)
+    if not job.predict and name in settings.tables and barred_from(settings, job, name):
+        data_of(settings, job)
 
 
 def _check_known(settings: Settings, job: Job) -> None:

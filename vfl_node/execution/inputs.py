@@ -52,7 +52,7 @@ def read_input(settings: Settings, job: Job, table: Any = None) -> Table:
         party=settings.name,
         task=job.task,
         classes=job.classes,
-        at_least=settings.limits.min_set_size,
+        at_least=settings.limits_for(job).min_own_rows,
         reader=None if table is None else open_table(data, settings.name, table),
         needs_order=needs_order(settings, job),
         keys=job.align.keys or NO_KEYS,
@@ -130,7 +130,7 @@ def select_records(table: Table, align: Align, memory: Memory, limits: Limits, p
     Leaks: how many records an earlier job had, if the peer searches for the number that is not refused; it was told then.
     """
     most = len(table) if align.at_most is None else min(align.at_most, len(table))
-    check_enough(most, limits.min_set_size, party)
+    check_enough(most, limits.min_own_rows, party)
     promises.hold_part(memory, table.identity, most)
     return table if most == len(table) else sample(table, most, promises.part_seed(memory, table.identity))
 

@@ -17,6 +17,7 @@ from vfl_node.progress import (
     EpochJudged,
     EpochTrained,
     Event,
+    HoursAwaited,
     InputRefused,
     Judged,
     LocalEpochTrained,
@@ -28,6 +29,7 @@ from vfl_node.progress import (
     Queued,
     ResultDoubted,
     TrainingCostKnown,
+    Wait,
     WorkEvent,
 )
 from vfl_node.report.meters import live_meters
@@ -156,7 +158,7 @@ class LiveProgress:
                 self._log.info(text)
             case OverlapDoubted(text) | ResultDoubted(text):
                 self._log.warning(text)
-            case PeersAwaited() | OwnersAsked() | InputRefused():
+            case PeersAwaited() | OwnersAsked() | HoursAwaited() | InputRefused():
                 self._log.info(_note(event))
 
     @property
@@ -196,7 +198,7 @@ class LiveProgress:
                 return self._further()
             case LocalEpochTrained(_, epoch, epochs):
                 return epoch in (1, epochs)
-            case PeersAwaited() | OwnersAsked() | InputRefused():
+            case PeersAwaited() | OwnersAsked() | HoursAwaited() | InputRefused():
                 return _note(event) != self._view["note"]  # a wait is told of again and again
         return isinstance(event, PredictionsAudited | TrainingCostKnown | OverlapDoubted | ResultDoubted)
 
@@ -234,7 +236,7 @@ def changes(view: Mapping[str, Any], event: Event) -> dict[str, Any]:
             return {}
         case Queued(place):
             return {"phase": "waiting", "note": f"waiting for its turn, {place} in the queue"}
-        case OwnersAsked():
+        case OwnersAsked() | HoursAwaited():
             return {"phase": "waiting", "note": _note(event)}
         case PeersAwaited() | InputRefused():
             return {"note": _note(event)}
@@ -249,7 +251,7 @@ def _known_figures(
     return {name: value for name, value in figures.items() if value not in (None, {})}
 
 
-def _note(event: PeersAwaited | OwnersAsked | InputRefused) -> str:
+def _note(event: Wait) -> str:
     """The line for the owner that holds until the job goes on."""
     match event:
         case PeersAwaited(peers, interruption, most_s):
@@ -259,5 +261,7 @@ def _note(event: PeersAwaited | OwnersAsked | InputRefused) -> str:
         case OwnersAsked(parties):
             who = "its owner is" if len(parties) == 1 else "their owners are"
             return f"waiting for {' and '.join(parties)}: {who} asked"
+        case HoursAwaited():
+            return "waiting for the hours of this node's policy"
         case InputRefused(reason):
             return reason

@@ -44,7 +44,7 @@ def location_cautions(job: Job, alignment: Alignment, table: Table) -> tuple[str
         errors = active_errors(own, alignment.peers[peer].records or len(own), align.candidates, space)
         return (
             f"{peer} can locate this party's records by their candidates, whatever the noise is. {simulated} it found "
-            f"{error_words(align.keys, errors)}, in the median. If that is too close, do not link (limits.reveal_candidates).",
+            f"{error_words(align.keys, errors)}, in the median. If that is too close, do not link (reveal in the policy).",
         )
     uses = _median_uses(alignment, facts)
     if not uses:

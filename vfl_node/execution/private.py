@@ -6,40 +6,32 @@ binds it, here as at its node.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import Any, cast
 
 from vfl_node.configuration.models import text_of, validate
 from vfl_node.configuration.yaml_text import places, position, read
 from vfl_node.errors import UsageError
 from vfl_node.job import Job
-from vfl_node.job.alignment import ALIGNMENTS
-from vfl_node.job.unaligned import METHODS
 from vfl_node.models import NONE_DECLARED
 from vfl_node.roles import Role
-from vfl_node.settings.limits import UnboundedModel
-from vfl_node.settings.node import DEFAULT_TABLE, Settings, data_form, peers_in, resolve_paths, role_in
+from vfl_node.settings.earlier import earlier_keys, move_to_policy, warn
+from vfl_node.settings.node import DEFAULT_TABLE, Settings, data_form, peers_in, role_in
+from vfl_node.settings.policy import Approve, Policy
 from vfl_node.settings.protection import NO_TREE, Compare
+from vfl_node.settings.reading import policy_at, resolve_paths
 from vfl_node.settings.source import OF_A_QUERY
-
-PERMISSIVE: Mapping[str, Any] = {
-    "min_set_size": 1,
-    "allow_matched": True,
-    "max_reuse": 10**9,
-    "epsilon_per_partner": None,
-    "max_model_parameters": 10**12,
-    "max_steps": 10**12,
-}
-"""Limits of a party that sets none: one owner holds all tables."""
 
 _CONNECTED, _ONE_JOB = "a trial connects its parties itself", "a trial runs one job, and keeps what it leaves in --out"
 SET_BY_A_TRIAL: Mapping[str, str] = (
     {"name": "the job names the parties", "role": "the job says who is what"}
-    | dict.fromkeys(("federation", "listen", "http", "http_tls", "http_plain", "tls", "insecure_loopback"), _CONNECTED)
-    | dict.fromkeys(("peers", "peers_dir", "accept_jobs_from", "ask"), _CONNECTED)
-    | dict.fromkeys(("state_dir", "jobs_at_once", "keep_days", "keep_jobs", "quarantine_after"), _ONE_JOB)
+    | dict.fromkeys(
+        ("federation", "listen", "http", "http_tls", "http_plain", "webhook", "tls", "insecure_loopback"), _CONNECTED
+    )
+    | dict.fromkeys(("peers", "peers_dir", "accept_jobs_from"), _CONNECTED)
+    | dict.fromkeys(("state_dir", "jobs_at_once", "queue", "keep_days", "keep_jobs", "quarantine_after"), _ONE_JOB)
     | dict.fromkeys(("peer_wait_s", "stall_s"), "the parties of a trial begin and end together")
     | dict.fromkeys(("threads", "group_threads"), "--threads sets it for all parties")
 )
@@ -139,18 +131,19 @@ def trial_settings(
         UsageError: a party's settings cannot be used, with file, line and column (``E_CONFIG``), or it has no table.
     """
     columns, settings = dict(columns or {}), {}
-    coordinators = {"coordinators": [job.parties.coordinator]} if job.parties.coordinator else {}
     for name in job.parties.all:
         role, own = cast(Role, role_in(job.parties, name)), given.get(name, PrivateSettings())
+        written = _read_earlier(own)
+        policy = policy_at(own.base, written.get("policy"))
         document = {
-            **own.document,
+            **written,
             "name": name,
             "role": role,
             "listen": "127.0.0.1:0",
             "peers": peers_in(job.parties, name),
             "insecure_loopback": True,
             "threads": threads,
-            "limits": _add_defaults({**PERMISSIVE, **_permit_all(), **coordinators}, own.document.get("limits")),
+            "policy": _run_by_rule(policy, job.parties.all),
             "models": _add_defaults(models, own.document.get("models")),
         }
         if role == "active":
@@ -203,11 +196,30 @@ def _uses(own: Mapping[str, Any], column: Any) -> bool:
     )
 
 
+def _read_earlier(own: PrivateSettings) -> Mapping[str, Any]:
+    """What an owner wrote, in the keys of today. Raises UsageError (``E_CONFIG``)."""
+    if not (earlier := earlier_keys(own.document)):
+        return own.document
+    warn(earlier)
+    try:
+        moved = move_to_policy(own.document, trial=True)
+    except ValueError as error:
+        raise UsageError(f"{own.source}: {error}", code="E_CONFIG", hint="see docs/reference/policy.md") from None
+    return {key: value for key, value in moved.items() if key != "queue"}
+
+
+def _run_by_rule(policy: Any, parties: Sequence[str]) -> Any:
+    """A party's policy in a trial, in which nobody is asked and other partners have no part; what is none is left as it is."""
+    trial = {"name": "a trial", "by": "rule"}
+    if isinstance(policy, Policy):
+        partners = {name: limits for name, limits in policy.partners.items() if name in parties}
+        return policy.model_copy(update={"approve": (Approve.model_validate(trial), *policy.approve), "partners": partners})
+    if not isinstance(policy, Mapping | None):
+        return policy
+    lines = (policy or {}).get("approve", [])
+    return {"preset": "trial", **(policy or {}), "approve": [trial, *lines] if isinstance(lines, list | tuple) else lines}
+
+
 def _add_defaults(defaults: Mapping[str, Any], own: Any) -> Any:
     """``own`` keys and values before ``defaults``; something else is left as it is, for the error about it."""
     return {**defaults, **own} if isinstance(own, Mapping) else own if own is not None else dict(defaults)
-
-
-def _permit_all() -> dict[str, list[str]]:
-    """Limits that permit by name, with all names."""
-    return {"protocols": list(ALIGNMENTS), "methods": list(METHODS), "unbounded_models": list(get_args(UnboundedModel))}

@@ -39,7 +39,7 @@ from vfl_node.progress import EpochTrained, Event, LocalEpochTrained, PhaseBegan
 from vfl_node.session.agree import agree
 from vfl_node.session.memory import PeerMemory, join_memories
 from vfl_node.session.preflight import NO_MARKS, ConsentMarks
-from vfl_node.session.session import Attempt, OwnMachine, Policy, Recording, Session
+from vfl_node.session.session import Attempt, OwnMachine, OwnSettings, Recording, Session
 from vfl_node.session.transcript import Transcript
 from vfl_node.settings.node import DEFAULT_TABLE, Settings
 from vfl_node.transport.channel import Channel
@@ -143,12 +143,12 @@ def set_up(
     Raises:
         DataError, PolicyError: as :func:`vfl_node.execution.inputs.select_records`.
     """
-    inputs = None
+    inputs, limits = None, settings.limits_for(job)
     if table is not None:
         part = table
         if not job.predict:
             memory = join_memories([memories[name] for name in job.parties.others(settings.name)])
-            part = select_records(table, job.align, memory, settings.limits, settings.name)
+            part = select_records(table, job.align, memory, limits, settings.name)
         inputs = DataInputs(table, part, table_name(settings, job))
     trace = trace or Trace()
     for channel in channels.values():
@@ -165,12 +165,13 @@ def set_up(
             workers=Threads(settings.group_workers),
             processes=Processes(settings.group_workers),
             device=choose_device(settings.device),
+            memory_mib=settings.resources.memory_mib,
         ),
-        policy=Policy(
-            limits=settings.limits,
+        policy=OwnSettings(
+            limits=limits,
             obfuscation=settings.obfuscation,
             models=settings.models,
-            protection=settings.protection,
+            protection=settings.protection_under(limits),
             compare=settings.compare,
         ),
         recording=Recording(

@@ -92,7 +92,7 @@ def simulate(
             here = {"group_threads": own.threads} | ({} if "device" in own.model_fields_set else {"device": "cpu"})
             own, role = own.model_copy(update=here), own.role
             table = read_input(own, job, tables.get(name)) if own.tables else None
-            Budget(own.limits, own.models, own.protection).fit(job, role, shape_of(table))
+            Budget(own.resources.memory_mib, own.models, own.protection).fit(job, role, shape_of(table), own.limits_for(job))
             if table is not None:
                 read[name] = table
             progress = _ShownProgress(job, on_view) if role == "active" and on_view else LiveProgress(job.name, Stop())

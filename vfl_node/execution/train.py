@@ -96,7 +96,7 @@ def _spend(run: Run) -> Spent:
     if not (opens.mu or opens.unbounded):
         return Spent()
     about = ALIGNMENTS.lasting(session.job.align.protocol) + ("" if opens.labels else SCALED)
-    limit = session.policy.limits.epsilon_per_partner
+    limit = session.policy.limits.budgets.epsilon
     return session.memory.spend(Expense(run.data.name, session.attempt.job_id, opens.mu, opens.unbounded, limit, about))
 
 
@@ -250,7 +250,7 @@ def _draws_anew(run: Run, *, synthetic: bool) -> bool:
 def _training_count(run: Run) -> Counted:
     """The entry by which this training is counted."""
     session = run.session
-    return telling_training(run.data.whole.identity, session.attempt.job_id, session.policy.limits.trainings_per_set)
+    return telling_training(run.data.whole.identity, session.attempt.job_id, session.policy.limits.budgets.trainings)
 
 
 def _check_enough(run: Run, result: Aligned) -> None:

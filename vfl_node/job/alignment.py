@@ -55,7 +55,7 @@ class AlignmentSpec:
         intersection_hidden_from: roles that do not learn how many records are shared, whatever the job's options are.
         padded_roles: roles whose sets ``align.padding`` rounds up.
         options: which of the options ``obfuscation`` and ``dummies`` of the job's ``align`` section it has.
-        allowed_by_default: whether a node runs it even if its owner does not name it in ``limits.protocols``.
+        allowed_by_default: whether a careful policy allows it that does not name it in ``protocols``.
         reveals: ``module:attribute`` of a function from a job to the :class:`~vfl_node.ledger.Declaration` of each thing that a
             party may learn by it; empty: it does not say.
         by_similarity: whether each row is a record of the active party with several records of the passive one that are like it

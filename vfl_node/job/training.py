@@ -231,7 +231,7 @@ class TrainerConfig(Frozen):
 
     @property
     def learns_unaligned_by(self) -> str:
-        """The method by which it learns from rows outside of the alignment, under its name in ``limits.methods``."""
+        """The method by which it learns from rows outside of the alignment, under its name in ``unaligned`` of a policy."""
         return "none"
 
 

@@ -40,7 +40,7 @@ class Unaligned(Frozen):
     Attributes:
         fills: whether rows outside of the alignment get embeddings in place of those that they lack.
         needs_groups: whether it needs the groups of rows (``data.group`` of the active party's settings).
-        allowed_by_default: whether a node runs it whose owner does not name it in ``limits.methods``: it sends nothing but
+        allowed_by_default: whether a careful policy allows it that does not name it in ``unaligned``: it sends nothing but
             embeddings and gradients.
         estimates: whether each batch gets embeddings anew; else they are made up once.
         epochs_before: epochs in which both halves are trained without labels, before all others.

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import structlog
 
-from vfl_node.errors import UsageError, VflError, peer_text
+from vfl_node.errors import PolicyError, UsageError, VflError, peer_text
 from vfl_node.execution.allowed import check_allowed
 from vfl_node.node.asked_words import describe
-from vfl_node.node.consents import Consents
+from vfl_node.node.consents import Consents, Yes
 from vfl_node.node.endings import REFUSED, conclude
 from vfl_node.node.record import Record
 from vfl_node.node.spending import check_budget
@@ -19,10 +20,15 @@ from vfl_node.node.works import Works
 from vfl_node.process import failpoints
 from vfl_node.process.machine import utc_now
 from vfl_node.settings.node import Settings
+from vfl_node.settings.policy import By
 from vfl_node.trust.manifest import DIGITS, Manifest
+from vfl_node.trust.people import DECIDERS, OWNER, People
 from vfl_node.trust.refusal import RefusalReason
 
 log = structlog.get_logger()
+
+NEEDED = 2
+"""So many persons say yes where the policy wants two."""
 
 _DIGITS = re.compile(rf"[0-9a-f]{{{DIGITS},64}}")
 
@@ -34,16 +40,18 @@ class Approvals:
         settings: of this node.
         store: its jobs.
         works: those under way.
+        people: who may say yes, besides the owner.
     """
 
-    def __init__(self, settings: Settings, store: Store, works: Works) -> None:
-        self._settings, self._store, self._works = settings, store, works
+    def __init__(self, settings: Settings, store: Store, works: Works, people: People) -> None:
+        self._settings, self._store, self._works, self._people = settings, store, works, people
         self._consents = Consents(settings, store)
 
     def asks(self) -> list[dict[str, Any]]:
-        """The jobs that wait for the owner, oldest first: id, name, submitter, submitted, purpose, digest, expires, error.
+        """The jobs that wait for the owner, oldest first.
 
-        The error says why the manifest of a job cannot be read; then purpose, digest and expires are None.
+        Each has id, name, submitter, submitted, purpose, digest, expires; ``by``: who must say yes (one, two, or nobody by
+        now); ``yes``: persons who have; ``error``: why its manifest cannot be read, then it has no purpose, digest or end.
         """
         return [self._describe_ask(record) for record in reversed(self._store.asked())]
 
@@ -56,19 +64,28 @@ class Approvals:
         """
         record = self._store.record(job_id)
         manifest = self._manifest(record)
-        return describe(self._settings, self._store, record, manifest, self._consents.decision(job_id))
+        shown = describe(self._settings, self._store, record, manifest, self._consents.decision(job_id))
+        if shown["decision"]:
+            shown["decision"]["persons"] = self._consents.deciders(job_id)
+        waits = self._wait_for(record, manifest) if record.state == "asked" else {"by": None, "yes": []}
+        return shown | waits
 
-    def approve(self, job_id: str, digits: str, note: str = "") -> Record:
-        """Let a job run, now.
+    def approve(self, job_id: str, digits: str, note: str = "", person: str | None = None) -> Record:
+        """Let a job run, now; or, where the policy wants two persons, keep that one of them says yes.
 
         Args:
             job_id: of the job.
             digits: the first digits of its manifest's digest, eight at least, as the owner has seen them.
             note: for this node's owner alone.
+            person: who says so; None: the owner, over the socket or with the node's token.
+
+        Returns:
+            The job: still asked about while another person must say yes.
 
         Raises:
-            UsageError: the job does not wait for the owner (``E_NOT_ASKED``), or its digest is another one (``E_STALE``); it is
-                too late (``E_CONSENT``).
+            UsageError: two persons must say yes, and this is none, or has said so already (``E_PERSON``); the job
+                does not wait for the owner (``E_NOT_ASKED``), or its digest is another one (``E_STALE``); it is too late
+                (``E_CONSENT``).
             PolicyError: the settings do not allow the job by now, or there is no room for it.
             VflError: it cannot begin.
         """
@@ -83,16 +100,57 @@ class Approvals:
                 raise UsageError(f"it is too late to approve job {job_id}", code="E_CONSENT", hint="it must be submitted again")
             check_allowed(self._settings, record.job, by_peer=True)
             check_budget(self._settings, record.job)
+            by = self._consents.decide(record.job, record.submitter, manifest).by
+            said = self._hear_yes(job_id, person, note) if by == "two" else [Yes(person or OWNER, "", utc_now(), note)]
+            if by == "two" and len(said) < NEEDED:
+                log.info("one person has approved the job, a second one must", job=job_id, peer=record.submitter)
+                return record
             self._works.check_room(record.submitter, serves=record.is_service, stored=True)
             failpoints.reach("decide")
-            record = self._store.update(record, self._consents.answer(manifest, "approve", "persons", note), state="waiting")
+            notes = "; ".join(f"{each.person}: {each.note}" if len(said) > 1 else each.note for each in said if each.note)
+            answer = self._consents.answer(manifest, "approve", "persons", notes, [each.person for each in said])
+            record = self._store.update(record, answer, state="waiting")
             log.info("job approved", job=job_id, peer=record.submitter, digest=manifest.digest)
             failpoints.reach("decided")
             self._works.begin(record)
         return record
 
-    def refuse(self, job_id: str, reason: str, note: str = "") -> Record:
-        """Refuse a job. Its other parties are told the reason, and not the note.
+    def _hear_yes(self, job_id: str, person: str | None, note: str) -> list[Yes]:
+        """Keep that ``person`` says yes; returns that of all who have. Raises UsageError (``E_PERSON``)."""
+        known = self._people.get(person) if person else None
+        if known is None or not known.roles & DECIDERS:
+            raise UsageError(
+                f"two persons must say yes to job {job_id}, and nobody is named",
+                code="E_PERSON",
+                hint="each with a token of their own (vfl-node token create NAME --roles approver): on the board, or "
+                "vfl-node approve JOB DIGEST --node HOST:PORT --token-file FILE",
+            )
+        earlier = self._count_yes(job_id)
+        if any(each.person == known.name for each in earlier):
+            raise UsageError(f"{known.name} has said yes already", code="E_PERSON", hint="another person must say yes, too")
+        said = [*earlier, Yes(known.name, known.mark, utc_now(), note)]
+        if len(said) < NEEDED:
+            self._consents.keep_yes(job_id, said[-1])
+        return said
+
+    def _count_yes(self, job_id: str) -> list[Yes]:
+        """Each yes that counts: its person may still say it, by the same token."""
+        return [
+            each
+            for each in self._consents.said_yes(job_id)
+            if (person := self._people.get(each.person)) and person.mark == each.mark and person.roles & DECIDERS
+        ]
+
+    def _wait_for(self, record: Record, manifest: Manifest) -> dict[str, Any]:
+        """Who must say yes to a job, and who has."""
+        try:
+            by: By = self._consents.decide(record.job, record.submitter, manifest).by
+        except PolicyError:
+            by = "nobody"
+        return {"by": by, "yes": [each.person for each in self._count_yes(record.id)]}
+
+    def refuse(self, job_id: str, reason: str, note: str = "", person: str | None = None) -> Record:
+        """Refuse a job. Its other parties are told the reason, and not the note. ``person``: as in :meth:`approve`.
 
         Raises:
             UsageError: the job does not wait for the owner (``E_NOT_ASKED``), or this is no reason (``E_REQUEST``).
@@ -102,7 +160,7 @@ class Approvals:
             raise UsageError(f"a reason is one of {', '.join(reasons)}", code="E_REQUEST")
         with self._works.beginning():
             record = self._asked(job_id)
-            return self._end(record, self._manifest(record), reason, note)
+            return self._end(record, self._manifest(record), reason, note, [person or OWNER])
 
     def expire(self) -> None:
         """Refuse the jobs whose owner has not answered in time. Those with a damaged manifest stay. Raises StateError."""
@@ -116,10 +174,10 @@ class Approvals:
                 if manifest.has_expired():
                     self._end(record, manifest, "time", "nobody has answered in time")
 
-    def _end(self, record: Record, manifest: Manifest, reason: str, note: str) -> Record:
+    def _end(self, record: Record, manifest: Manifest, reason: str, note: str, persons: Sequence[str] = ()) -> Record:
         failpoints.reach("decide")
         refused = {"state": "cancelled", "finished": utc_now(), "code": REFUSED, "message": f"its owner's reason: {reason}"}
-        record = self._store.update(record, self._consents.answer(manifest, "refuse", "persons", note), **refused)
+        record = self._store.update(record, self._consents.answer(manifest, "refuse", "persons", note, persons), **refused)
         log.info("job refused by the owner", job=record.id, peer=record.submitter, reason=reason)
         failpoints.reach("decided")
         return conclude(self._settings, self._store, record)
@@ -142,6 +200,7 @@ class Approvals:
         try:
             manifest = self._manifest(record)
         except VflError as error:
-            return ask | {"purpose": None, "digest": None, "expires": None, "error": error.message}
+            return ask | {"purpose": None, "digest": None, "expires": None, "by": None, "yes": [], "error": error.message}
         purpose = manifest.purpose and peer_text(manifest.purpose, 200)
-        return ask | {"purpose": purpose, "digest": manifest.digest, "expires": manifest.expires.isoformat(), "error": None}
+        said = {"purpose": purpose, "digest": manifest.digest, "expires": manifest.expires.isoformat(), "error": None}
+        return ask | said | self._wait_for(record, manifest)

@@ -135,9 +135,9 @@ def _list_budgets(settings: Settings, job: Job) -> Iterator[dict[str, Any]]:
         return
     opens = job.train.opens(job.evaluate) if job.train else Exposure()
     more: dict[str, float] = {
-        "inputs_per_peer": not job.is_service,
-        "trainings_per_set": job.train is not None,
-        "linkages_per_set": job.align.spec.by_similarity,
+        "alignments": not job.is_service,
+        "trainings": job.train is not None,
+        "linkages": job.align.spec.by_similarity,
     }
     for name in job.parties.others(settings.name):
         try:
@@ -147,10 +147,10 @@ def _list_budgets(settings: Settings, job: Job) -> Iterator[dict[str, Any]]:
             continue
         after = {limit: used[limit] + more[limit] for limit in more if more[limit]}
         if opens.mu:
-            used["epsilon_per_partner"] = round(epsilon_of(spent), 2)
-            after["epsilon_per_partner"] = round(epsilon_of(compose([spent, opens.mu])), 2)
+            used["epsilon"] = round(epsilon_of(spent), 2)
+            after["epsilon"] = round(epsilon_of(compose([spent, opens.mu])), 2)
         for limit, count in after.items():
-            allowed = getattr(settings.limits, limit)
+            allowed = getattr(settings.rules.limits_of(name).budgets, limit)
             yield {"partner": name, "limit": limit, "used": used[limit], "after": count, "allowed": allowed}
 
 

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from vfl_node.errors import StateError
+from vfl_node.errors import StateError, VflError
 from vfl_node.node.spending import counts_with
 from vfl_node.node.store import Store
 from vfl_node.settings.node import Settings
@@ -14,17 +14,26 @@ from vfl_node.training.prediction.stored import FileShown
 
 
 def budgets(settings: Settings, store: Store) -> dict[str, dict[str, dict[str, Any] | None]]:
-    """``peers``: peer → limit → {used, allowed}; ``models``: job → the same of its served model. None of what is damaged.
+    """``peers``: peer → budget → {used, allowed}; ``models``: job → the same of its served model. None of what is damaged.
 
-    Of a limit over one set or table ``used`` is that of the one of which most is used.
+    Of a budget over one set or table ``used`` is that of the one of which most is used.
     """
     peers = {name: _peer(settings, name) for name in settings.peers}
     models = {}
     with os.scandir(store.folder / "jobs") as folders:
         served = [folder for folder in folders if os.path.exists(f"{folder.path}/shown")]  # noqa: PTH110 - there are thousands
     for folder in sorted(served, key=lambda folder: folder.name):
-        models[folder.name] = _model(FileShown(Path(folder.path, "shown"), settings.limits.rows_per_model))
+        models[folder.name] = _model(FileShown(Path(folder.path, "shown"), _predicted_rows(settings, store, folder.name)))
     return {"peers": peers, "models": models}
+
+
+def _predicted_rows(settings: Settings, store: Store, job_id: str) -> int:
+    """How many rows of the model of a job its parties may learn about."""
+    try:
+        job = store.record(job_id).job
+    except VflError:  # it cannot be read any more
+        job = None
+    return settings.limits_for(job).budgets.predicted_rows
 
 
 def _peer(settings: Settings, name: str) -> dict[str, Any] | None:
@@ -32,11 +41,12 @@ def _peer(settings: Settings, name: str) -> dict[str, Any] | None:
         used = counts_with(settings, name).usage()
     except StateError:
         return None
-    return {limit: {"used": count, "allowed": getattr(settings.limits, limit)} for limit, count in used.items()}
+    allowed = settings.rules.limits_of(name).budgets
+    return {budget: {"used": count, "allowed": getattr(allowed, budget)} for budget, count in used.items()}
 
 
 def _model(shown: FileShown) -> dict[str, Any] | None:
     try:
-        return {"rows_per_model": {"used": shown.told, "allowed": shown.most}}
+        return {"predicted_rows": {"used": shown.told, "allowed": shown.most}}
     except StateError:
         return None

@@ -150,7 +150,7 @@ def check_table(settings: Settings, *, data: Data | None = None, job: Job | None
             party=settings.name,
             task=job.task if job else None,
             classes=job.classes if job else None,
-            at_least=settings.limits.min_set_size,
+            at_least=settings.limits_for(job).min_own_rows,
             whole=whole,
             needs_order=ordered,
             keys=keys,
@@ -214,7 +214,7 @@ def _use(job: Job, settings: Settings, data: Data, seen: TableProfile, *, needs_
         classes=job.classes if job.train and job.task == "classification" else None,
         features=tuple(column.name for column in seen.features) if job.train else (),
         records=seen.rows if job.align.at_most is None else min(seen.rows, job.align.at_most),
-        min_set_size=settings.limits.min_set_size,
+        min_set_size=settings.limits_for(job).min_own_rows,
         image=_image(job, settings, seen.image) if job.train else "",
         keys=keys_text(job.align.keys or NO_KEYS, data, settings.name),
         noise=_noise(job, settings),
@@ -226,7 +226,7 @@ def _noise(job: Job, settings: Settings) -> str:
     if (noise := job.align.noise) is None:
         return ""
     said = f"sigma {noise.sigma:g}" if noise.sigma is not None else f"tau {noise.tau:g}, from which sigma follows"
-    least = f"; the least that this node allows: {settings.limits.min_sigma:g} (limits.min_sigma)"
+    least = f"; the least that this node allows: {settings.limits_for(job).linkage.min_sigma:g} (linkage.min_sigma)"
     return said + (least if settings.role == "passive" else "")
 
 
@@ -247,10 +247,12 @@ def _check_use(use: JobUse, job: Job, settings: Settings, seen: TableProfile) ->
 
     if use.records < seen.rows:  # a part; the profile compares the whole
         check_enough(use.records, use.min_set_size, settings.name)
-    check_announced(use.records, job.align, settings.role, settings.limits.max_set_size)
+    check_announced(use.records, job.align, settings.role, settings.limits_for(job).size.rows)
     if seen.table is None:
         return
-    Budget(settings.limits, settings.models, settings.protection).fit(job, settings.role, shape_of(seen.table))
+    Budget(settings.resources.memory_mib, settings.models, settings.protection).fit(
+        job, settings.role, shape_of(seen.table), settings.limits_for(job)
+    )
     if job.train and settings.role != "coordinator":
         check_categories(seen.table, settings.name)
         table_use = table_use_of(job.train, settings.models)

@@ -115,6 +115,18 @@ class Client:
         """Refuse a job of a peer (:meth:`vfl_node.node.approvals.Approvals.refuse`)."""
         return self._call("POST", f"{_job_path(job_id)}/refuse", json.dumps({"reason": reason, "note": note}).encode())
 
+    def policy(self) -> dict[str, Any]:
+        """The policy that holds (:func:`vfl_node.settings.policy_view.describe`)."""
+        return self._call("GET", "/api/policy")
+
+    def check_policy(self, text: str) -> dict[str, Any]:
+        """What another policy would change (:meth:`vfl_node.node.policies.Policies.check`)."""
+        return self._call("POST", "/api/policy/check", text.encode())
+
+    def apply_policy(self, text: str) -> dict[str, Any]:
+        """Put another policy in force (:meth:`vfl_node.node.policies.Policies.apply`)."""
+        return self._call("POST", "/api/policy", text.encode())
+
     def resume(self, job_id: str) -> dict[str, Any]:
         """Go on with a job whose peer was lost."""
         return self._call("POST", f"{_job_path(job_id)}/resume")

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import hashlib
+import json
+import secrets
 from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
 
-from vfl_node.errors import PolicyError
+from vfl_node.errors import PolicyError, StateError
 from vfl_node.job import Job
 from vfl_node.node.predictions import trained_with
-from vfl_node.node.record import MANIFEST, NO_DOCUMENTS, Documents
+from vfl_node.node.record import MANIFEST, NO_DOCUMENTS, Documents, Record
 from vfl_node.node.store import Store
 from vfl_node.process import failpoints
 from vfl_node.session.preflight import NO_MARKS, ConsentMarks
 from vfl_node.settings.node import Settings
+from vfl_node.settings.policy import Asked, Decision
+from vfl_node.settings.refusals import Why, refusal
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Offer
 from vfl_node.trust.consents import By, Consent, Verdict, make_consent, parse_consent, read_consent, sign_consent, unusable
 from vfl_node.trust.manifest import Manifest, make_manifest, parse_manifest, read_manifest
@@ -21,8 +27,34 @@ from vfl_node.trust.signers import Signers
 NOTE = "note"
 """Name of what this owner has noted of a decision, for itself."""
 
+PERSONS = "persons"
+"""Name of what this node keeps of who has decided: a salt, and the names."""
+
+TERMS = "terms"
+"""Name of the terms of a job that was decided on, by which another job of the same is known."""
+
+YES = "yes "
+"""How the names begin of what is kept of persons who have said yes while another one must, too: of each by its token."""
+
 MOST_NOTE = 500
 """Characters of it."""
+
+
+@dataclass(frozen=True)
+class Yes:
+    """One person's yes.
+
+    Attributes:
+        person: the name.
+        mark: of the token with which it was said (:class:`vfl_node.trust.people.Person`).
+        at: when, UTC.
+        note: for this owner alone.
+    """
+
+    person: str
+    mark: str
+    at: str
+    note: str
 
 
 class Consents:
@@ -89,6 +121,44 @@ class Consents:
         if differing:
             raise unusable(f"the manifest has another card of {' and '.join(differing)} than this node")
 
+    def decide(self, job: Job, submitter: str, manifest: Manifest | None, stored: Record | None = None) -> Decision:
+        """Who says yes to a job of a peer, by the policy of the settings.
+
+        Args:
+            job: the job.
+            submitter: the peer.
+            manifest: of the job; None: it has none.
+            stored: the job itself, where it is stored: what was approved before it counts.
+
+        Raises:
+            PolicyError: nobody does (``E_POLICY``).
+            StateError: what is kept of an earlier job is damaged (``E_STATE_CORRUPT``).
+        """
+        policy = self._settings.rules
+        remembers = manifest is not None and any(line.when.same_as_approved for line in policy.approve)
+        known = remembers and manifest is not None and self._was_approved(manifest.terms, stored)
+        asker = manifest.requested_by.party if manifest else submitter
+        submitters = tuple(dict.fromkeys((submitter, asker)))
+        decision = policy.decide(Asked(job, self._settings.name, submitters, known=known))
+        if decision.by == "nobody":
+            why: Why = "kind" if decision.line.startswith("never") else "partner"
+            raise refusal(why, f"this node's policy refuses job {job.name!r} ({decision.line})", f"see {decision.line}")
+        return decision
+
+    def _was_approved(self, terms: str, stored: Record | None) -> bool:
+        """Whether persons here have approved the job of these terms on which they decided last, of those before ``stored``.
+
+        Jobs that this owner submits do not count: nobody is asked about them.
+        """
+        for record in filter(None, map(self._store.get, self._store.kept_with(TERMS, terms.encode()))):
+            later = stored is not None and (record.id == stored.id or record.submitted > stored.submitted)
+            if record.submitter == self._settings.name or later:
+                continue
+            with suppress(PolicyError, StateError):  # a damaged one counts for nothing
+                if (decision := self.decision(record.id)) and decision[0].by == "persons":
+                    return decision[0].verdict == "approve"
+        return False
+
     def check_same(self, offer: Offer) -> None:
         """Refuse another manifest under the id of a job of this node.
 
@@ -100,12 +170,41 @@ class Consents:
             text = "this job has another manifest"
             raise PolicyError(text, code="E_MANIFEST", hint="one job has one manifest: submit it again", for_peer=text)
 
-    def answer(self, manifest: Manifest, verdict: Verdict, by: By, note: str = "") -> Documents:
-        """This party's answer, signed where it has a card in the manifest; to be kept with the job. Raises UsageError."""
-        consent = make_consent(manifest, self._settings.name, verdict, by)
+    def answer(self, manifest: Manifest, verdict: Verdict, by: By, note: str = "", persons: Sequence[str] = ()) -> Documents:
+        """This party's answer, signed where it has a card in the manifest; to be kept with the job. Raises UsageError.
+
+        Args:
+            manifest: that is answered.
+            verdict: the answer.
+            by: who gives it.
+            note: for this owner alone.
+            persons: their names, which stay here.
+        """
+        salt = secrets.token_hex(16)
+        consent = make_consent(manifest, self._settings.name, verdict, by, [_pseudonym(salt, name) for name in persons])
         key = self._signers.key if consent.party in manifest.signers else None
         told = {NOTE: note[:MOST_NOTE].encode()} if note else {}
-        return {name_of(consent.party): sign_consent(consent, key) if key else consent.to_bytes(), **told}
+        who = {PERSONS: json.dumps({"salt": salt, "names": list(persons)}).encode()} if persons else {}
+        signed = sign_consent(consent, key) if key else consent.to_bytes()
+        return {name_of(consent.party): signed, TERMS: manifest.terms.encode(), **told, **who}
+
+    def deciders(self, job_id: str) -> list[str]:
+        """Names of the persons who have decided here; none where it was the policy, or an earlier version."""
+        data = self._store.documents(job_id).get(PERSONS)
+        return list(json.loads(data)["names"]) if data else []
+
+    def said_yes(self, job_id: str) -> list[Yes]:
+        """The persons who have said yes here while another one must, too."""
+        kept = self._store.documents(job_id)
+        said = []
+        for name, data in kept.items():
+            with suppress(ValueError, TypeError):  # of another release: it counts for nothing
+                said += [Yes(**json.loads(data))] if name.startswith(YES) else []
+        return sorted(said, key=lambda each: each.at)
+
+    def keep_yes(self, job_id: str, said: Yes) -> None:
+        """Keep that a person has said yes. Raises StateError."""
+        self._store.keep(job_id, {f"{YES}{said.person} {said.mark}": json.dumps(asdict(said)).encode()})
 
     def manifest(self, job_id: str) -> Manifest | None:
         """The manifest of a job; None for one of an earlier version. Raises StateError, PolicyError where it is damaged."""
@@ -212,6 +311,10 @@ def verify_all(
             raise unusable(f"there is another one of {party}")
         new[name_of(party)] = envelope
     return new
+
+
+def _pseudonym(salt: str, name: str) -> str:
+    return hashlib.sha256(f"{salt} {name}".encode()).hexdigest()[:16]
 
 
 def name_of(party: str) -> str:

@@ -37,12 +37,12 @@ class PartnerCounts:
         """
         account = self.account()
         return {
-            "inputs_per_peer": len(self._lines("inputs")),
-            "changes_per_peer": max(0, _largest_count(self._lines("changes")) - 1),
-            "trainings_per_set": _largest_count(self._lines("trainings")),
+            "alignments": len(self._lines("inputs")),
+            "changes": max(0, _largest_count(self._lines("changes")) - 1),
+            "trainings": _largest_count(self._lines("trainings")),
             "models_served": _largest_count(self._lines("models")),
-            "linkages_per_set": _largest_count(self._lines("linkages")),
-            "epsilon_per_partner": round(max((epsilon_of(account.total(name).mu) for name in account.tables), default=0), 2),
+            "linkages": _largest_count(self._lines("linkages")),
+            "epsilon": round(max((epsilon_of(account.total(name).mu) for name in account.tables), default=0), 2),
         }
 
     def check(self, what: Counted) -> None:

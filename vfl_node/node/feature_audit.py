@@ -95,7 +95,7 @@ def _part(settings: Settings, job: Job) -> Table:
     if job.align.at_most is None or len(table) <= job.align.at_most:
         return table
     partners = [Partner(settings.state_dir / "partners", name) for name in job.parties.others(settings.name)]
-    return select_records(table, job.align, join_memories(partners), settings.limits, settings.name)
+    return select_records(table, job.align, join_memories(partners), settings.limits_for(job), settings.name)
 
 
 def _nothing(job_id: str, why: str, hint: str) -> StateError:

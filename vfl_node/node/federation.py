@@ -38,7 +38,8 @@ from vfl_node.node.setup import certify, init
 from vfl_node.process.files import private_folder, scratch_folder
 from vfl_node.roles import Role
 from vfl_node.session.memory import join_memories
-from vfl_node.settings.node import Settings, load_settings, peers_in, role_in
+from vfl_node.settings.node import Settings, peers_in, role_in
+from vfl_node.settings.reading import load_settings
 
 START_S = 60.0
 PR_SET_PDEATHSIG = 1
@@ -92,8 +93,7 @@ class LocalFederation:
                     peer: {"relayed": True} if address.relayed else known.get(peer, {})
                     for peer, address in peers_in(parties, name).items()
                 }
-                accepted = {"accept_jobs_from": [parties.active]} if name != parties.active else {}
-                self._start(name, {"peers": peers, **accepted} | ({"listen": "127.0.0.1:0"} if name in listening else {}))
+                self._start(name, {"peers": peers} | ({"listen": "127.0.0.1:0"} if name in listening else {}))
                 if name in listening:
                     known[name] = {"address": self._await_up(name)["listen"]}
             for name in parties.passive:
@@ -154,7 +154,7 @@ class LocalFederation:
             partners = settings.state_dir / "partners"  # its node changes nothing any more
             memory = join_memories([Partner(partners, peer) for peer in parties.others(name)])
             whole = read_input(settings, self._job)
-            table = select_records(whole, self._job.align, memory, settings.limits, name)
+            table = select_records(whole, self._job.align, memory, settings.limits_for(self._job), name)
             halves[name] = TrialParty(settings, folders[name], whole, table)
         return halves
 

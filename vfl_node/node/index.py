@@ -154,6 +154,11 @@ class Index:
             row = [job_id, name, body, hashlib.sha256(body).hexdigest()]
             self._db.execute("INSERT OR IGNORE INTO documents VALUES (?, ?, ?, ?)", row)
 
+    def jobs_with(self, name: str, body: bytes) -> list[str]:
+        """The ids of the jobs that have a document of this name and body; of that which was kept last first."""
+        found = self._db.execute("SELECT job FROM documents WHERE name = ? AND body = ? ORDER BY rowid DESC", [name, body])
+        return [job.decode(errors="replace") if isinstance(job, bytes) else job for (job,) in found]
+
     def documents(self, job_id: str) -> Iterator[tuple[str, bytes | None]]:
         """Name and body of each document of a job; None of one that is damaged."""
         for name, body, digest in self._db.execute("SELECT name, body, sha256 FROM documents WHERE job = ?", [job_id]):

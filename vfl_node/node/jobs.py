@@ -202,8 +202,8 @@ class Jobs:
         work = self._works.latest(record.id)
         if work is None:
             return None
-        limits = self._settings.limits
-        known = {"labels": limits.max_label_auc, "membership": limits.max_attack_auc, "columns": limits.max_feature_gain}
+        attacks = self._settings.limits_for(record.job).attacks
+        known = {"labels": attacks.labels, "membership": attacks.rows, "columns": attacks.columns}
         return work.progress.details() | {"limits": known}
 
     def _read_request(self, model: str, request: bytes, *, new: bool) -> tuple[Job, Records]:

@@ -24,6 +24,7 @@ from vfl_node.node.works import Works
 from vfl_node.process import failpoints
 from vfl_node.process.logs import Seldom
 from vfl_node.settings.node import Settings
+from vfl_node.settings.refusals import SILENT
 from vfl_node.transport.bounds import MOST_JOB_BYTES
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Cancel, Notice, Offer, OfferReply
 
@@ -75,11 +76,18 @@ class Offers:
         except VflError as error:
             if self._refusals.setdefault(peer, Seldom()).lets((offer.job_id, error.code)):
                 log.warning("job refused", job=peer_text(offer.job_id, 63), peer=peer, code=error.code, reason=error.message)
-            reply = OfferReply(job_id=offer.job_id, accepted=False, code=error.peer_code, reason=error.for_peer)
+            code, reason = self._tell(error)
+            reply = OfferReply(job_id=offer.job_id, accepted=False, code=code, reason=reason)
         except Exception:
             log.exception("internal error", job=peer_text(offer.job_id, 63), peer=peer)  # the link must outlive it
             reply = OfferReply(job_id=offer.job_id, accepted=False, code="E_INTERNAL", reason=VflError("").for_peer)
         return Notice(offer_reply=reply)
+
+    def _tell(self, error: VflError) -> tuple[str, str]:
+        """Code and reason as a peer hears them: of a strict policy only that it does not allow the job."""
+        if self._settings.rules.preset == "strict" and error.code in (PolicyError.default_code, "E_BUDGET"):
+            return PolicyError.default_code, SILENT
+        return error.peer_code, error.for_peer
 
     def link_up(self, peer: str) -> None:
         """Tell a peer whose link is up again what was cancelled meanwhile, and ask it how jobs ended that it decides.
@@ -157,23 +165,17 @@ class Offers:
         if state := self._store.pruned_state(offer.job_id):
             text = f"job {offer.job_id} has ended here ({state}), and was pruned"
             raise PeerError(text, code=_code_of(state), for_peer=f"the job has already ended there ({state})")
-        by_rule = peer in self._settings.accept_jobs_from
-        if not by_rule and not self._settings.ask:
-            raise PolicyError(
-                f"{peer} is not in accept_jobs_from",
-                hint=f"to let {peer}'s jobs run without asking, add it to accept_jobs_from in this node's configuration",
-                for_peer=f"its settings do not accept jobs from {peer} (accept_jobs_from)",
-            )
         if len(offer.job_json) > MOST_JOB_BYTES or not JOB_ID.fullmatch(offer.job_id):
             raise PolicyError(f"{peer} offers a job of unusable size or id", for_peer="the job's size or id is not usable")
         job = parse_job(offer.job_json, source=f"the job offered by {peer}")
-        check_allowed(self._settings, job, by_peer=True)
-        check_budget(self._settings, job)
         if peer not in job.parties.all:
             raise PolicyError(f"{peer} takes no part in the job it offers", for_peer="the submitter takes no part in the job")
+        check_allowed(self._settings, job, by_peer=True)
+        check_budget(self._settings, job)
         if job.predict:
             predictions.check(self._store, job, peer, self._settings.name)
         taken = self._consents.take(peer, offer, job)
+        by_rule = self._consents.decide(job, peer, taken[0] if taken else None).by == "rule"
         if taken is None and not by_rule:
             text = "the job has no manifest, which its owner could be asked about"
             raise PolicyError(text, code="E_MANIFEST", hint=f"install this version at {peer}, too", for_peer=text)

@@ -27,6 +27,9 @@ ANNOUNCE_S = 2.0
 ASK_AGAIN_S = 5.0
 """How often a party that does not come to its conversation is asked whether it still takes part."""
 
+ASK_QUEUED_S = 30.0
+"""How often it is asked, while the job waits for its turn here, whether it still has it."""
+
 LOOK_S = 0.2
 """How often it is checked whether all are connected."""
 

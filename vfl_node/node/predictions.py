@@ -156,6 +156,7 @@ def account(settings: Settings, store: Store, record: Record) -> None:
     count = None if folder.sealed else FileTally(folder.path).read()
     if count is None:
         return
+    protection = settings.protection_under(settings.limits_for(record.job))
     predictor = predictor_of(store.record(predict_of(record.job).model).job.train)
     report = envelope.build(
         job=record.job,
@@ -164,10 +165,10 @@ def account(settings: Settings, store: Store, record: Record) -> None:
         alignment=None,
         align_seconds=None,
         records=None,
-        protection=settings.protection,
+        protection=protection,
         traffic={},
         training=None,
-        predictions=report_predictions(predictor, record.job, settings.name, count, settings.protection),
+        predictions=report_predictions(predictor, record.job, settings.name, count, protection),
         started=record.submitted,
         finished=utc_now(),
         versions=envelope.installed_versions(),

@@ -32,10 +32,10 @@ def check_room(settings: Settings, works: Sequence[Work], stored: int, submitter
     services = sum(work.turn is None for work in works)
     theirs = sum(work.record.submitter == submitter and work.turn is not None for work in works)
     waiting = sum(work.record.submitter == settings.name and work.place > 0 for work in works)
-    share = min(MOST_QUEUED_OF_PEER, MOST_QUEUED // max(1, len(settings.accept_jobs_from)))
+    share = min(MOST_QUEUED_OF_PEER, MOST_QUEUED // max(1, len(settings.submitters)))
     scope = f"jobs of {submitter}"
     for concerns, many, most, what, hint in (
-        (peer, stored, settings.limits.jobs_per_peer, scope, "vfl-node prune, or raise limits.jobs_per_peer"),
+        (peer, stored, settings.queue.share_of(submitter).stored, scope, "vfl-node prune, or raise queue.partners.*.stored"),
         (serves, services, MOST_SERVICES - peer, "services of predictions", WAIT),  # the last one is for this owner
         (peer and not serves, theirs, share, scope, WAIT),
         (peer, asked, MOST_QUEUED_OF_PEER, f"{scope} that wait for the owner", "vfl-node asks"),

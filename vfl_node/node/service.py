@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 import signal
 import threading
 from pathlib import Path
@@ -29,14 +28,15 @@ from vfl_node.node.jobs import Jobs
 from vfl_node.node.offers import Offers
 from vfl_node.node.pairing import Pairing
 from vfl_node.node.peers import Peers
+from vfl_node.node.policies import Policies
 from vfl_node.node.prometheus import write_figures
 from vfl_node.node.running import OWNERS_SOCKET, announce, withdraw
 from vfl_node.node.store import Store
+from vfl_node.node.webhook import WebhookSender
 from vfl_node.node.works import Works
 from vfl_node.prediction.play import PREDICTIONS
 from vfl_node.prediction.requests import PredictionRequest
 from vfl_node.process import failpoints
-from vfl_node.process.files import write_whole
 from vfl_node.process.machine import machine_state, utc_now
 from vfl_node.report.timeline import TRACE, tell
 from vfl_node.report.words import SEEDED
@@ -46,7 +46,7 @@ from vfl_node.transport.credentials import load_credentials
 from vfl_node.transport.recorder import Recorder
 from vfl_node.trust.audit_log import AuditLog
 from vfl_node.trust.pending import check_paired, forget
-from vfl_node.trust.tokens import Tokens
+from vfl_node.trust.tokens import Tokens, node_token
 from vfl_node.version import VERSION
 from vfl_node.web.access import Access, OwnersSocket
 from vfl_node.web.app import create_app
@@ -99,7 +99,9 @@ class Node:
         self._store = Store(settings.state_dir, trial)
         self._works = Works(settings, self._store)
         self._jobs = Jobs(settings, self._store, self._works)
-        self._approvals = Approvals(settings, self._store, self._works)
+        self.tokens = Tokens(settings.state_dir)
+        self._approvals = Approvals(settings, self._store, self._works, self.tokens)
+        self.policies, self._webhook = Policies(settings, self._store, self.tokens), WebhookSender(settings, self._store)
         self._data = StartCheck(settings)
         self._offers = Offers(settings, self._store, self._works)
         self._pairing = Pairing(settings, credentials)
@@ -107,8 +109,8 @@ class Node:
         guests = self._pairing if settings.pairs else None
         self.peers = Peers(settings, credentials, self._offers.hear, self._works.expects, recorder, guests)
         with starting(settings.state_dir):
-            self.token = self._token()
-        self.tokens, self.audit = Tokens(settings.state_dir), AuditLog(settings.state_dir)
+            self.token = node_token(settings.state_dir)
+        self.audit = AuditLog(settings.state_dir)
 
     def start(self) -> str | None:
         """Listen, dial, go on with unfinished jobs; returns the bound gRPC address.
@@ -123,6 +125,7 @@ class Node:
         bound = self._bound = self.peers.start()
         self._works.start()
         self._data.start()
+        self._webhook.start()
         log.info(
             "node up",
             party=self.settings.name,
@@ -142,6 +145,7 @@ class Node:
 
     def stop(self) -> None:
         """Pause jobs, tell the peers, close everything."""
+        self._webhook.stop()
         self._works.stop(STOP_S)
         self.peers.stop()
         self.audit.flush()
@@ -200,15 +204,27 @@ class Node:
         """As :meth:`vfl_node.node.approvals.Approvals.show`."""
         return self._approvals.show(job_id)
 
-    def approve(self, job_id: str, digits: str, note: str) -> dict[str, Any]:
+    def approve(self, job_id: str, digits: str, note: str, person: str | None = None) -> dict[str, Any]:
         """Let a job of a peer run. Raises VflError as :meth:`vfl_node.node.approvals.Approvals.approve`."""
-        self._approvals.approve(job_id, digits, note)
+        self._approvals.approve(job_id, digits, note, person)
         return self._jobs.view(job_id) or {}
 
-    def refuse(self, job_id: str, reason: str, note: str) -> dict[str, Any]:
+    def refuse(self, job_id: str, reason: str, note: str, person: str | None = None) -> dict[str, Any]:
         """Refuse a job of a peer. Raises VflError as :meth:`vfl_node.node.approvals.Approvals.refuse`."""
-        self._approvals.refuse(job_id, reason, note)
+        self._approvals.refuse(job_id, reason, note, person)
         return self._jobs.view(job_id) or {}
+
+    def policy(self) -> dict[str, Any]:
+        """As :meth:`vfl_node.node.policies.Policies.show`."""
+        return self.policies.show()
+
+    def check_policy(self, text: str) -> dict[str, Any]:
+        """As :meth:`vfl_node.node.policies.Policies.check`."""
+        return self.policies.check(text)
+
+    def apply_policy(self, text: str, person: str | None) -> dict[str, Any]:
+        """As :meth:`vfl_node.node.policies.Policies.apply`."""
+        return self.policies.apply(text, person)
 
     def prune(self, *, days: float | None, keep: int | None, models: bool, dry: bool) -> list[str]:
         """Remove jobs that have ended. Raises VflError."""
@@ -291,16 +307,9 @@ class Node:
         """Figures for Prometheus."""
         return write_figures(self._jobs.views(), self.peers.status())
 
-    def _token(self) -> str:
-        """The secret of the HTTP port, from its file; drawn if the file is missing or empty."""
-        path = self.settings.state_dir / "token"
-        if not (path.exists() and path.read_text().strip()):
-            write_whole(path, secrets.token_urlsafe(24).encode())
-        return path.read_text().strip()  # an editor, or echo, ends its last line
-
 
 def serve(settings: Settings) -> None:
-    """Run a node until SIGINT or SIGTERM; returns after an orderly stop.
+    """Run a node until SIGINT or SIGTERM; returns after an orderly stop. On SIGHUP it reads its policy again.
 
     Raises:
         VflError: the node cannot start.
@@ -309,9 +318,10 @@ def serve(settings: Settings) -> None:
     failpoints.arm(os.environ.get(failpoints.VARIABLE, ""), local=settings.local)
     os.umask(0o077)  # whatever a library writes for this node is its user's alone
     node = Node(settings)
-    stopping = threading.Event()
+    stopping, rereading = threading.Event(), threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stopping.set())
+    signal.signal(signal.SIGHUP, lambda *_: rereading.set())
     board, servers = None, []
     access = Access(node.token, party=settings.name, people=node.tokens)
     try:
@@ -327,7 +337,9 @@ def serve(settings: Settings) -> None:
             http = board.address if board else None
             announce(settings.state_dir, listen=bound, http=http, https=settings.http_tls is not None)
         while not stopping.wait(SIGNALS_S):
-            pass
+            if rereading.is_set():
+                rereading.clear()
+                node.policies.reload()
     finally:
         for server in servers:
             server.stop()

@@ -28,15 +28,31 @@ listen: {listen}    # gRPC port for peers; leave it out if this node only dials
 http: 127.0.0.1:{http}    # health, metrics, jobs; keep it on loopback
 
 {peers}{relayed}
-accept_jobs_from: []      # peers whose jobs run here without asking; nobody by default
-# limits:
-#   coordinators: [notary]  # third parties that jobs of peers may name; nobody by default
+policy: policy.yaml       # what this node allows whom, and who says yes to a job
 
 {tls}
 state_dir: state          # jobs, their keys while they run, reports; private to this user
 device: auto              # CUDA where there is one; cpu or cuda:0 to choose
 threads: 1                # for tensors; group operations use every core unless group_threads says otherwise
 peer_wait_s: 3600         # how long a job waits for a lost or absent peer
+"""
+
+POLICY = """\
+# What {name} allows whom, and who says yes to a job (docs/reference/policy.md).
+version: 1
+preset: careful           # trial: all is allowed; careful: one person says yes to each job; strict: two do, limits are tight
+#                         # (strict at a passive node needs audit.features in node.yaml)
+zone: UTC                 # of hours, such as Europe/Zurich
+# everyone:               # limits for every partner, where others are wanted than those of the preset
+#   min_peer_rows: 100
+# partners:
+#   {other}:
+#     coordinators: [notary]       # third parties that its jobs may name; nobody by default
+#     hours: ["mon-fri 18:00-06:00"]
+# approve:                # the first line that covers a job says who says yes: rule, one, two or nobody
+#   - name: as a person here approved it before
+#     when: {{submitters: [{other}], same_as_approved: true}}
+#     by: rule
 """
 
 LISTED = """\
@@ -130,23 +146,24 @@ def init(name: str, role: Role, folder: Path, *, federation: str = "trial", mode
     Raises:
         UsageError: one of them exists already (nothing is overwritten).
     """
-    config, keys = folder / "node.yaml", folder if mode == "shared" else folder / "keys"
+    config, policy, keys = folder / "node.yaml", folder / "policy.yaml", folder if mode == "shared" else folder / "keys"
     files = Tls(mode=mode, ca=keys / "authority.crt", certificate=keys / "node.crt", key=keys / "node.key")
-    for path in (config, files.key, keys / "node.csr", files.authority_key, files.signing_key):
+    for path in (config, policy, files.key, keys / "node.csr", files.authority_key, files.signing_key):
         if path.exists():
             raise UsageError(f"{path} exists already", code="E_EXISTS", hint="choose another folder, or remove it")
     folder.mkdir(parents=True, exist_ok=True)
     keys.mkdir(mode=0o700, exist_ok=True)
     config.write_text(_configuration(name, role, folder, federation, mode))
+    policy.write_text(POLICY.format(name=name, other=OF_ROLE[role][3]))
     if mode == "own":
-        return [config, *make_own(name, federation, files)]
+        return [config, policy, *make_own(name, federation, files)]
     key, request = make_key_and_request(name, federation)
     write_private(files.key, key)
     (keys / "node.csr").write_bytes(request)
     if mode == "shared":
-        return [config, files.key, keys / "node.csr"]
+        return [config, policy, files.key, keys / "node.csr"]
     make_signing_key(files)
-    return [config, files.key, keys / "node.csr", files.signing_key]
+    return [config, policy, files.key, keys / "node.csr", files.signing_key]
 
 
 def _configuration(name: str, role: Role, folder: Path, federation: str, mode: TlsMode) -> str:

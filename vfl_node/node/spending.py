@@ -28,13 +28,13 @@ def check_budget(settings: Settings, job: Job) -> None:
     opens = job.train.opens(job.evaluate) if job.train and settings.role != "coordinator" else Exposure()
     if not opens.mu:
         return
-    table, limit = table_name(settings, job), settings.limits.epsilon_per_partner
+    table, limit = table_name(settings, job), settings.limits_for(job).budgets.epsilon
     for peer in job.parties.others(settings.name):
         counts_with(settings, peer).check_expense(Expense(table, "", opens.mu, opens.unbounded, limit))
 
 
 def accounts(settings: Settings, job_mu: float, partner: str | None = None) -> Iterator[dict[str, Any]]:
-    """What is spent and left, by partner and table; a partner is every peer that is not listed as a coordinator.
+    """What is spent and left, by partner and table; a partner is every peer that the policy does not list as a coordinator.
 
     Args:
         settings: of this node.
@@ -50,9 +50,8 @@ def accounts(settings: Settings, job_mu: float, partner: str | None = None) -> I
     Raises:
         StateError: what was counted is damaged (``E_STATE_CORRUPT``).
     """
-    limit = settings.limits.epsilon_per_partner
-    for name in [partner] if partner else sorted(set(settings.peers) - set(settings.limits.coordinators)):
-        account = counts_with(settings, name).account()
+    for name in [partner] if partner else sorted(set(settings.peers) - settings.coordinators):
+        limit, account = settings.rules.limits_of(name).budgets.epsilon, counts_with(settings, name).account()
         for table in sorted({*settings.tables, *account.tables}):
             spent, left = account.total(table), None if limit is None else account.remainder(table, limit)
             jobs, forgotten = (

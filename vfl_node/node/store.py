@@ -161,6 +161,11 @@ class Store:
             raise StateError(f"what is kept with job {job_id} is damaged", code="E_STATE_CORRUPT", hint=hint)
         return cast(dict[str, bytes], found)
 
+    def kept_with(self, name: str, body: bytes) -> list[str]:
+        """The ids of the jobs that have a document of this name and body, the last kept first. Raises StateError."""
+        with self._lock, self._explain_errors():
+            return self._index.jobs_with(name, body)
+
     def asked(self, submitter: str | None = None) -> list[Record]:
         """The jobs that wait for this node's owner, newest first; those of one submitter, if it is given. Raises StateError."""
         with self._lock, self._explain_errors():

@@ -25,6 +25,9 @@ from itertools import count
 ABLE_S = 0.2
 """For how long an answer to whether a job can go on is used again."""
 
+PATIENCE_S, REST_S = 30.0, 10.0
+"""How long a place is kept for a job that waits in another party's queue, while others could go on; how long it then rests."""
+
 LOOK_S = 0.2
 """How often a job checks whether a free place is for it: nobody announces that a job can go on by now."""
 
@@ -34,13 +37,13 @@ class Turns:
 
     Args:
         places: how many jobs go on at once.
-        per_peer: how many of them jobs of one peer may have; None: all that peers may have.
+        of_peer: how many of them jobs of one peer may have; None: all that peers may have.
     """
 
-    def __init__(self, places: int, per_peer: int | None = None) -> None:
+    def __init__(self, places: int, of_peer: Callable[[str], int] | None = None) -> None:
         self._places = places
         self._for_peers = max(1, places - 1)
-        self._per_peer = self._for_peers if per_peer is None else per_peer
+        self._of_peer = of_peer or (lambda _: self._for_peers)
         self._changed = threading.Condition()
         self._numbers = count()
         self._waiting: list[Turn] = []
@@ -75,7 +78,7 @@ class Turns:
         own_only = running.total() - running[None] >= self._for_peers
         room = running.total() < self._places
         free = [turn for turn in turns if room and not turn._held_back]
-        return [turn for turn in free if not (turn._peer and (own_only or running[turn._peer] >= self._per_peer))]
+        return [turn for turn in free if not (turn._peer and (own_only or running[turn._peer] >= self._of_peer(turn._peer)))]
 
     def _line_up(self, turn: Turn) -> None:
         self._waiting.append(turn)

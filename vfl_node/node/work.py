@@ -29,14 +29,15 @@ from vfl_node.node.consents import JobConsents
 from vfl_node.node.ending import Ending
 from vfl_node.node.endings import conclude, owner_cancellation
 from vfl_node.node.faults import explain
+from vfl_node.node.job_start import JobStart
 from vfl_node.node.meeting import Meeting
-from vfl_node.node.others import Others
+from vfl_node.node.others import ASK_QUEUED_S, Others
 from vfl_node.node.peers import Peers
 from vfl_node.node.predictions import prepare, trained_with
 from vfl_node.node.record import Record
 from vfl_node.node.states import UNFINISHED, State
 from vfl_node.node.store import Store
-from vfl_node.node.turns import Turn, Turns
+from vfl_node.node.turns import PATIENCE_S, REST_S, Turn, Turns
 from vfl_node.prediction.play import Coordinating, Predicting
 from vfl_node.prediction.requests import Requests
 from vfl_node.process import failpoints
@@ -53,12 +54,6 @@ TELL_PEER_S = 15.0
 
 QUEUE_LOOK_S = 1.0
 """How often a job that waits for its turn looks whether it is cancelled."""
-
-ASK_QUEUED_S = 30.0
-"""How often the other parties are asked meanwhile whether they still have the job."""
-
-PATIENCE_S, REST_S = 30.0, 10.0
-"""How long a place is kept for a job that waits in another party's queue, while others could go on; how long it then rests."""
 
 
 class Work:
@@ -79,15 +74,14 @@ class Work:
 
     def __init__(self, settings: Settings, store: Store, peers: Peers, budget: Budget, turns: Turns, record: Record) -> None:
         self.record = record
-        self.stop = Stop()
-        self.trace = Trace()
+        self.stop, self.trace = Stop(), Trace()
         self.progress = LiveProgress(record.id, self.stop, self.trace)
         self._settings, self._store, self._peers, self._budget = settings, store, peers, budget
         self._frame_bytes = 2 * PIECE_BYTES  # until it is known what the job needs
-        self._job = record.job
-        self._folder = store.job_folder(record)
+        self._job, self._folder = record.job, store.job_folder(record)
         self.ending = Ending(record.active, settings.name, self._folder, self.stop)
         self.others = Others(settings.name, record, peers, self._is_ready, self.ending, JobConsents(settings, store, record.id))
+        self._start = JobStart(settings, store, record, self._folder, self.others)
         takes = self._job.is_service and self._job.asker == settings.name
         self.requests = Requests() if takes else None
         self._conversing = self.ended = False
@@ -177,6 +171,8 @@ class Work:
                 self._renew_deadline()
             try:
                 if self.turn:
+                    waits = self.turn, self.stop, self.progress, self._renew_deadline
+                    self._start.await_open(*waits, lambda: self.others.announce_in(self._meeting))
                     self._await_turn(self.turn)
                 self._go_on()
                 return
@@ -261,7 +257,9 @@ class Work:
                 table = read_input(self._settings, self._job)
                 announce(self.progress, self._job, {self._settings.name: table})
             model = trained_with(self._store, self._job, self._settings.name)
-            self._budget.reserve(self.record.id, self._job, self._settings.role, table, model)
+            self._budget.reserve(
+                self.record.id, self._job, self._settings.role, table, self._settings.limits_for(self._job), model
+            )
             self._frame_bytes = frame_bytes(self._job, model)
             return table, predicting
         except (VflError, OSError) as cause:
@@ -299,6 +297,7 @@ class Work:
 
     def _converse(self, table: Table | None, predicting: Predicting | Coordinating | None, meeting: Meeting) -> None:
         """One attempt, with all parties connected."""
+        self._start.check(self.turn)
         failpoints.reach("met")
         own, attempt = Randomness(self._folder.seed(first=self.record.attempt == 0)), self.record.attempt + 1
         self.record = self._store.update(self.record, state="running", attempt=attempt, code=None, message=None, hint=None)

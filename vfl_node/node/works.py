@@ -55,10 +55,10 @@ class Works:
         self._store = store
         self._works: dict[str, Work] = {}
         self._back: dict[str, str] = {}  # job with a stored part → the party that is back, for which it may have waited
-        self._turns = Turns(settings.jobs_at_once, settings.running_per_peer)
+        self._turns = Turns(settings.jobs_at_once, settings.running_of)
         self._lock = threading.RLock()  # one change of a job's state at a time
         self._peers: Peers | None = None
-        self._budget = Budget(settings.limits, settings.models, settings.protection)
+        self._budget = Budget(settings.resources.memory_mib, settings.models, settings.protection)
         self._stopping = threading.Event()
         self._watcher: threading.Thread | None = None
         self.on_hour: Callable[[], None] = lambda: None

@@ -77,7 +77,9 @@ def records_of(model: Model, settings: Settings, memory: Memory) -> Table:
         StateError: they have changed since training (``E_INPUT_CHANGED``).
         DataError: the table cannot be used.
     """
-    table = select_records(read_input(settings, model.job), model.job.align, memory, settings.limits, settings.name)
+    table = select_records(
+        read_input(settings, model.job), model.job.align, memory, settings.limits_for(model.job), settings.name
+    )
     before, after = model.input_digest.hex(), table.digest().hex()
     if before != after:
         raise StateError(

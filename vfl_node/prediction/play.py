@@ -72,7 +72,7 @@ async def play(run: Run, predicting: Predicting) -> None:
     """
     session, folder, model = run.session, run.folder, predicting.model
     started, result = utc_now(), None
-    predictor, shown = predictor_of(model.job.train), FileShown(model.shown, session.policy.limits.rows_per_model)
+    predictor, shown = predictor_of(model.job.train), FileShown(model.shown, session.policy.limits.budgets.predicted_rows)
     points = [ALIGNED] if folder.load_alignment(session.others) else []
     point = await agree_point(run, [*points, KEPT] if folder.whole else points)
     if point != KEPT:

@@ -249,7 +249,7 @@ def check(party: str, folded: float | None, limit: float | None, *, where: str =
         return
     raise PolicyError(
         f"{party}'s own attacks tell its synthetic rows from real ones at an AUC of {folded:.2f} "
-        f"({where}); limits.max_attack_auc allows {limit:g}",
+        f"({where}); attacks.rows allows {limit:g}",
         code="E_LEAK",
         hint="choose other strategies in train.missing, fewer epochs, or align with psi; or allow more",
         for_peer=f"stopped by {party}'s policy",

@@ -199,9 +199,11 @@ def _columns(meter: Meter, party: str, others: str) -> Leak:
 
 TRAIN_HIDDEN = "If the job allows it, use hidden training (train.algorithm: hidden, with a coordinator)"
 HIDE_LABELS = f"{TRAIN_HIDDEN}: it sends no gradients. Defences of labels hide less."
-HIDE_MEMBERS = f"{TRAIN_HIDDEN}. Or let a limit stop the training (limits.max_attack_auc: 0.6)."
+HIDE_MEMBERS = f"{TRAIN_HIDDEN}. Or let a limit stop the training (attacks.rows: 0.6 in the policy)."
 ALIGN_HIDDEN = f"To hide this, align by psu. {TRAIN_HIDDEN}."
-HIDE_COLUMNS = "Use a defence of columns (defences, such as fbs), or let a limit stop the training (limits.max_feature_gain)."
+HIDE_COLUMNS = (
+    "Use a defence of columns (defences, such as fbs), or let a limit stop the training (attacks.columns in the policy)."
+)
 
 
 def _leak(meter: Meter, can: Mapping[str, str], unknown: str, pairs: str, advice: str) -> Leak:

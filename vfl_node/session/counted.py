@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vfl_node.errors import PolicyError
+from vfl_node.settings.refusals import tell_why
 
 LOSS = "loss "
 """Before the number of an accepted loss among linkages and changes: what is drawn after it counts as drawn anew."""
@@ -22,7 +23,7 @@ class Counted:
     Attributes:
         kind: what it is counted among.
         line: what stands for it there.
-        limit: how many there may be.
+        limit: how many there may be; None: any number.
         error: the text of a refusal, with ``{peer}`` and ``{count}`` in it.
         hint: of that, with ``{more}`` for the smallest limit that would allow it.
         what: of the job is not allowed, for peers.
@@ -34,7 +35,7 @@ class Counted:
 
     kind: str
     line: str
-    limit: int
+    limit: int | None
     error: str
     hint: str
     what: str = "alignment"
@@ -58,12 +59,12 @@ class Counted:
         if not self.begins and all(line.startswith(LOSS) for line in before):
             return 0
         count = len(before) - self.free
-        if count >= self.limit:
+        if self.limit is not None and count >= self.limit:
             raise PolicyError(
                 self.error.format(peer=peer, count=count),
                 code="E_BUDGET",
                 hint=self.hint.format(more=count + 1),
-                for_peer=f"its owner's settings do not allow this {self.what}",
+                for_peer=tell_why("budget"),
             )
         return len(before) + 1
 
@@ -77,7 +78,7 @@ class Counted:
         return frozenset((self.line, self.line.rpartition(" ")[2]))
 
 
-def aligned_sets(digest: bytes, limit: int) -> Counted:
+def aligned_sets(digest: bytes, limit: int | None) -> Counted:
     """A pair of sets of ids, ours and the peer's, before any list of an alignment leaves.
 
     Sets that differ in one identifier tell by their sizes whether the other party has it: an alignment in which either set
@@ -91,14 +92,13 @@ def aligned_sets(digest: bytes, limit: int) -> Counted:
         "inputs",
         digest.hex(),
         limit,
-        "{count} different pairs of sets have been aligned with {peer}, "
-        f"and this node allows {limit} (limits.inputs_per_peer)",
-        "align one of the earlier sets again, or raise limits.inputs_per_peer: "
+        f"{{count}} different pairs of sets have been aligned with {{peer}}, and this node allows {limit} (budgets.alignments)",
+        "align one of the earlier sets again, or raise budgets.alignments in the policy: "
         "from sets that differ in a few ids both parties may learn about those",
     )
 
 
-def changed_sets(table: str, digest: bytes, limit: int, *, hides: bool = True) -> Counted:
+def changed_sets(table: str, digest: bytes, limit: int | None, *, hides: bool = True) -> Counted:
     """A pair of sets for an alignment that hides how many ids are shared, or for any other one behind such an alignment.
 
     What hides it (the number of dummies, the obfuscated set) is drawn anew whenever either set changes, or the peer claims
@@ -118,18 +118,18 @@ def changed_sets(table: str, digest: bytes, limit: int, *, hides: bool = True) -
         over + digest.hex(),
         limit,
         f"sets have changed {{count}} times between alignments of table {table!r} with {{peer}}, of which at least one hid how "
-        f"many are shared, and this node allows {limit} changes (limits.changes_per_peer)",
+        f"many are shared, and this node allows {limit} changes (budgets.changes)",
         "align one of the earlier sets again. Where a table grows between jobs, each of them is a change: "
-        "limits.changes_per_peer: {more} allows one more. Know that c changes leave about 2/(c + 2) of what dummies hide, and "
-        "of the records among which an obfuscated set hides the shared ones at most its share of the table, to the power of c; "
-        "an alignment that hides nothing tells all (docs/explanations/alignment/apsi.md, An obfuscated set drawn again)",
+        "budgets.changes: {more} in the policy allows one more. Know that c changes leave about 2/(c + 2) of what dummies hide "
+        "and of the records among which an obfuscated set hides the shared ones at most its share of the table, to the power "
+        "of c; an alignment that hides nothing tells all (docs/explanations/alignment/apsi.md, An obfuscated set drawn again)",
         over=(over, LOSS),
         free=1,
         begins=hides,
     )
 
 
-def telling_training(digest: bytes, job_id: str, limit: int) -> Counted:
+def telling_training(digest: bytes, job_id: str, limit: int | None) -> Counted:
     """A training with synthetic rows over a set of our own, before anything of it leaves; a job is counted once.
 
     Synthetic rows are drawn anew in each training: they could only stay the same if the shared positions of the other
@@ -147,16 +147,16 @@ def telling_training(digest: bytes, job_id: str, limit: int) -> Counted:
         over + job_id,
         limit,
         "there were {count} trainings with {peer} over this node's records in which rows were made up for those that a party "
-        f"lacks, or weights or sums opened without noise, and this node allows {limit} (limits.trainings_per_set)",
+        f"lacks, or weights or sums opened without noise, and this node allows {limit} (budgets.trainings)",
         "align by psi, where no row is made up; say train.epsilon, with which hidden training is bounded otherwise; or raise "
-        "limits.trainings_per_set: such rows, first weights and the records held out are drawn anew in each training, and "
-        "whoever compares trainings sees through them",
+        "budgets.trainings in the policy: such rows, first weights and the records held out are drawn anew in each training, "
+        "and whoever compares trainings sees through them",
         "training",
         (over,),
     )
 
 
-def served_model(table: str, model: str, limit: int) -> Counted:
+def served_model(table: str, model: str, limit: int | None) -> Counted:
     """A model that answers a partner, before anything of an answer leaves.
 
     Each model over a table gives the partner another equation for the columns of a record that it asks for. A table counts by
@@ -172,15 +172,15 @@ def served_model(table: str, model: str, limit: int) -> Counted:
         "models",
         over + model,
         limit,
-        f"{{count}} models over this table have answered {{peer}}, and this node allows {limit} (limits.models_served)",
-        "ask an earlier model, or raise limits.models_served: each model gives another equation for the columns of a record, "
-        "and from as many as it has columns they follow",
+        f"{{count}} models over this table have answered {{peer}}, and this node allows {limit} (budgets.models_served)",
+        "ask an earlier model, or raise budgets.models_served in the policy: each model gives another equation for the "
+        "columns of a record, and from as many as it has columns they follow",
         "prediction",
         (over,),
     )
 
 
-def linked_sets(records: bytes, linkage: bytes, limit: int) -> Counted:
+def linked_sets(records: bytes, linkage: bytes, limit: int | None) -> Counted:
     """A linkage over a set of records, before anything of it leaves.
 
     Noise on similarities is the same in every job on the same terms, and drawn anew on others. Another set of the peer asks
@@ -197,9 +197,9 @@ def linked_sets(records: bytes, linkage: bytes, limit: int) -> Counted:
         over + linkage.hex(),
         limit,
         "this node's records were linked with those of {peer} in {count} different ways (other terms, or another set), "
-        f"and this node allows {limit} (limits.linkages_per_set)",
-        "link the same sets on the terms of an earlier job, or raise limits.linkages_per_set: noise is drawn anew on other "
-        "terms, and the mean of several similarities of a pair tells its distance",
+        f"and this node allows {limit} (budgets.linkages)",
+        "link the same sets on the terms of an earlier job, or raise budgets.linkages in the policy: noise is drawn anew on "
+        "other terms, and the mean of several similarities of a pair tells its distance",
         "linkage",
         (over, LOSS),
     )

@@ -13,13 +13,15 @@ import torch
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.engines.contract import Engine, Inline
 from vfl_node.job import Job
+from vfl_node.process.machine import free_bytes
 from vfl_node.progress import Progress, Silent
 from vfl_node.roles import Role
 from vfl_node.session.memory import Memory, PeerMemory, join_memories
 from vfl_node.session.pins import MemoryPins, Pins, PinsOfPart
 from vfl_node.session.preflight import NO_MARKS, ConsentMarks
 from vfl_node.session.transcript import Transcript
-from vfl_node.settings.node import Limits, Obfuscation, role_in
+from vfl_node.settings.limits import Limits
+from vfl_node.settings.node import Obfuscation, role_in
 from vfl_node.settings.protection import NO_TREE, Compare, Protection
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.pipe import Traffic, total
@@ -56,20 +58,27 @@ class OwnMachine:
         processes: who computes on ciphertexts.
         device: where tensors are.
         clock: seconds since any fixed moment, for durations only.
+        memory_mib: the most that this owner allows all jobs together; None: what is free.
     """
 
     workers: Engine = field(default_factory=Inline)
     processes: Engine = field(default_factory=Inline)
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     clock: Callable[[], float] = time.monotonic
+    memory_mib: int | None = None
+
+    @property
+    def free_bytes(self) -> float:
+        """Memory that a job may still take."""
+        return free_bytes() if self.memory_mib is None else min(free_bytes(), self.memory_mib << 20)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Policy:
+class OwnSettings:
     """What one party's owner allows, and wishes.
 
     Attributes:
-        limits: what it allows.
+        limits: what it allows in this job: the tightest of those for its partners.
         obfuscation: its own wishes for an obfuscated set.
         models: its own architectures: name → ``module:Class``.
         protection: what it does about what tensors tell.
@@ -123,7 +132,7 @@ class Session:
     memories: Mapping[str, PeerMemory] = field(default_factory=dict)
     progress: Progress = field(default_factory=Silent)
     machine: OwnMachine = field(default_factory=OwnMachine)
-    policy: Policy = field(default_factory=Policy)
+    policy: OwnSettings = field(default_factory=OwnSettings)
     recording: Recording = field(default_factory=Recording)
     marks: ConsentMarks = NO_MARKS
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from vfl_node.errors import PolicyError
 from vfl_node.gdp import compose, epsilon_of, mu_of
+from vfl_node.settings.refusals import tell_why
 
 TELLS = "whether one record is shared, or its label,"
 """What those who have all that was opened may still not tell well, where nothing more exact is known."""
@@ -58,7 +59,7 @@ class Expense:
         table: its name in the owner's settings.
         job_id: of the job. An attempt of the same job is the same expense.
         mu: of all that it opens with noise.
-        unbounded: what kind of model it opens without a bound, as ``limits.unbounded_models`` has it; empty: none.
+        unbounded: what kind of model it opens without a bound, as ``unbounded_models`` has it; empty: none.
         limit: ε that the owner allows; None: any.
         about: what μ is about: the alignment, which says which worlds are compared, and whether labels are covered.
     """
@@ -89,7 +90,7 @@ class Expense:
         if account.losses:
             raise self._refusal(
                 f"what this node had counted of trainings with {peer} was lost, so what they spent is not known, and "
-                "limits.epsilon_per_partner bounds it",
+                "budgets.epsilon bounds it",
                 f"put the newest copy of state/partners/{peer} back; if there is none and a new count may begin: vfl-node "
                 f"budget --forget {peer}",
             )
@@ -97,16 +98,15 @@ class Expense:
             already = epsilon_of(Spent.from_expenses(before).mu)
             raise self._refusal(
                 f"trainings with {peer} over table {self.table!r} would have spent ε {epsilon_of(spent.mu):.2f} with this job, "
-                f"{already:.2f} without it, and this node allows {self.limit:g} (limits.epsilon_per_partner)",
+                f"{already:.2f} without it, and this node allows {self.limit:g} (budgets.epsilon)",
                 f"vfl-node budget {peer} shows what fits: say a smaller train.epsilon and evaluate.epsilon, or raise "
-                "limits.epsilon_per_partner; what was opened stays opened",
+                "budgets.epsilon in the policy; what was opened stays opened",
             )
         return spent
 
     @staticmethod
     def _refusal(message: str, hint: str) -> PolicyError:
-        for_peer = "its owner's settings do not allow this training"
-        return PolicyError(message, code="E_BUDGET", hint=hint, for_peer=for_peer)
+        return PolicyError(message, code="E_BUDGET", hint=hint, for_peer=tell_why("budget"))
 
 
 @dataclass(frozen=True)

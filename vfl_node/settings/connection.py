@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints, TypeAdapter, ValidationError, model_validator
 
-from vfl_node.configuration.models import Frozen, load
+from vfl_node.configuration.models import Frozen, load, text_like
 from vfl_node.errors import UsageError
 from vfl_node.job import Name
 
@@ -95,6 +95,23 @@ class HttpTls(Frozen):
     def relative_to(self, base: Path) -> HttpTls:
         """The same with its relative paths resolved against the folder ``base``."""
         return HttpTls(certificate=base / self.certificate, key=base / self.key)
+
+
+WebhookEvent = Literal["asked", "approved", "ended"]
+"""What a webhook is told: a job of a peer waits for an answer; it was approved; a job has ended."""
+
+
+_TOLD_AT = r"^(https://[^\s?#@]+|http://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?(/[^\s?#@]*)?)$"
+
+
+class Webhook(Frozen):
+    """A program of this owner that is told about jobs; it cannot answer for the owner."""
+
+    url: Annotated[str, text_like(_TOLD_AT, "an https address, or one of http on this machine")] = Field(
+        description="where events are posted: https, or http on this machine"
+    )
+    secret_file: Path = Field(description="file of the secret with which each event is signed (HMAC with SHA-256)")
+    events: tuple[WebhookEvent, ...] = Field(default=("asked",), min_length=1, description="what is told")
 
 
 class Roster(Mapping[str, Peer]):

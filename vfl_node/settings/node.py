@@ -9,27 +9,30 @@ import ipaddress
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import (
     BeforeValidator,
     Discriminator,
     Field,
+    PrivateAttr,
     SerializeAsAny,
     Tag,
+    ValidationInfo,
     model_validator,
 )
 
-from vfl_node.configuration.models import Frozen, text_of, validate
-from vfl_node.configuration.yaml_text import read
-from vfl_node.errors import UsageError
-from vfl_node.job import Name, Parties
+from vfl_node.configuration.models import Frozen
+from vfl_node.job import Job, Name, Parties
 from vfl_node.models.settings import ModelName, ModelPlace
 from vfl_node.roles import Role
-from vfl_node.settings.connection import PEERS_DIR, Address, Authorities, HttpTls, Peer, Tls, TlsMode, add_paired
+from vfl_node.settings.connection import PEERS_DIR, Address, Authorities, HttpTls, Peer, Tls, Webhook
 from vfl_node.settings.defences import DEFENCES, DefenceParams, Direction, read_params
+from vfl_node.settings.earlier import read_earlier
 from vfl_node.settings.limits import Limits
+from vfl_node.settings.policy import Policy, PolicyInForce
 from vfl_node.settings.protection import AuditSettings, Compare, Protection
+from vfl_node.settings.resources import QueueSettings, Resources
 from vfl_node.settings.table import Data
 
 SENT_BY: dict[Role, Direction] = {"passive": "embeddings", "active": "gradients"}
@@ -75,6 +78,8 @@ class Obfuscation(Frozen):
 class Settings(Frozen):
     """A node's configuration file. Relative paths are relative to the file."""
 
+    called_elsewhere = {"policy": ("ask",)}
+
     name: Name
     role: Role
     federation: Name = Field(default="trial", description="trust domain in every certificate")
@@ -87,14 +92,14 @@ class Settings(Frozen):
     http_plain: bool = Field(
         default=False, description="the HTTP port may be plain beyond loopback: something else encrypts what goes over it"
     )
+    webhook: Webhook | None = Field(
+        default=None, description="a program of this owner that is told which jobs wait for an answer"
+    )
     peers: Mapping[Name, Peer] = {}
     peers_dir: Path = Field(default=Path(PEERS_DIR), description="files of the peers that this node was paired with")
-    accept_jobs_from: tuple[Name, ...] = Field(
-        default=(), description="peers whose jobs run without asking the owner; nobody by default"
-    )
-    ask: bool = Field(
-        default=True,
-        description="whether a job of another peer waits until this owner approves or refuses it; false: it is refused",
+    policy: Policy = Field(
+        default=Policy(),
+        description="what this owner allows whom, and who says yes: a file (docs/reference/policy.md), or the same keys here",
     )
     tls: Tls | None = None
     insecure_loopback: bool = Field(default=False, description="plaintext, only between loopback addresses")
@@ -122,7 +127,8 @@ class Settings(Frozen):
         gt=0,
         description="how long a connected peer may make no progress, neither compute nor send, while a job waits for it",
     )
-    limits: Limits = Limits()
+    queue: QueueSettings = QueueSettings()
+    resources: Resources = Resources()
     obfuscation: Obfuscation = Obfuscation()
     compare: Compare = Compare()
     models: dict[ModelName, ModelPlace] = Field(
@@ -135,25 +141,30 @@ class Settings(Frozen):
         description="what changes the embeddings (passive node) or gradients (active node) that this node sends, in this order",
     )
 
+    _in_force: PolicyInForce = PrivateAttr()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_earlier(cls, given: Any, info: ValidationInfo) -> Any:
+        return read_earlier(given, info) if isinstance(given, Mapping) else given
+
+    @model_validator(mode="after")
+    def _hold_policy(self) -> Settings:
+        self._in_force = PolicyInForce(self.policy)
+        return self
+
     @model_validator(mode="after")
     def _consistent(self) -> Settings:
         if self.http_tls and self.http_plain:
             raise ValueError("http_plain is for a port without http_tls: leave one of the two out")
         if self.name in self.peers:
             raise ValueError(f"{self.name!r} is this node's own name and cannot be its peer")
-        if (unknown := sorted(set(self.accept_jobs_from) - set(self.peers))) and not self.pairs:
-            raise ValueError(f"accept_jobs_from names {unknown[0]!r}, which is not among peers")
-        if relayed := sorted(set(self.accept_jobs_from) & (self.peers.keys() - self.connected.keys())):
-            raise ValueError(
-                f"accept_jobs_from names {relayed[0]!r}, which is relayed: its jobs are offered by the active party"
-            )
         if self.role != "passive" and len(self.connected) < len(self.peers):
             raise ValueError(
                 "a relayed peer is for a passive node: an active one and a coordinator meet all parties themselves"
             )
-        named = {name for table in self.tables.values() for name in table.peers or ()}
-        if (unknown := sorted(named - set(self.peers))) and not self.pairs:
-            raise ValueError(f"data.peers names {unknown[0]!r}, which is not among peers")
+        if (unknown := sorted(set(self.policy.partners) - set(self.peers))) and not self.pairs:
+            raise ValueError(f"policy.partners names {unknown[0]!r}, which is not among peers")
         if self.listen is None and any(peer.address is None for peer in self.connected.values()):
             raise ValueError("a peer without an address must be able to dial in: set listen")
         if self.pairs and (lone := [name for name, peer in self.connected.items() if peer.authority is None]):
@@ -174,22 +185,11 @@ class Settings(Frozen):
                 raise ValueError(f"data.{key} is for an active node, whose labels it goes with: leave it out")
         if self.role == "coordinator" and self.data is not None:
             raise ValueError("a coordinator has no data: leave it out")
-        if self.limits.max_attack_auc is not None and not self.audit.membership:
-            raise ValueError(
-                "limits.max_attack_auc needs the attacks that audit.membership: false switches off; remove one of the two"
-            )
         if self.role != "passive" and self.audit.features:
             raise ValueError("audit.features is for a passive node, whose columns the embeddings tell of")
         if self.role == "coordinator" and self.audit.linkage:
             raise ValueError("audit.linkage is for a node with a table, whose keys a coordinator could recognise")
-        if self.limits.max_feature_gain is not None and not self.audit.features:
-            raise ValueError("limits.max_feature_gain needs audit.features, which says which columns are tried")
-        if self.limits.max_label_auc is not None and self.role != "active":
-            raise ValueError("limits.max_label_auc is for an active node, which has the labels")
-        if self.limits.max_label_auc is not None and not self.audit.labels:
-            raise ValueError(
-                "limits.max_label_auc needs the attacks that audit.labels: false switches off; remove one of the two"
-            )
+        self.check_policy(self.policy)
         for number, defence in enumerate(self.defences):
             if SENT_BY.get(self.role) not in DEFENCES[defence.name].directions:
                 raise ValueError(
@@ -218,29 +218,83 @@ class Settings(Frozen):
         return {DEFAULT_TABLE: self.data} if isinstance(self.data, Data) else self.data or {}
 
     @property
+    def rules(self) -> Policy:
+        """The policy that holds now: that of the settings, or the one that its owner has put in its place since."""
+        return self._in_force.policy
+
+    @property
+    def in_force(self) -> PolicyInForce:
+        """Where that policy is held, for all copies of these settings."""
+        return self._in_force
+
+    def try_policy(self, policy: Policy) -> Settings:
+        """The same settings with another policy, to try it."""
+        tried = self.model_copy()
+        tried._in_force = PolicyInForce(policy)
+        return tried
+
+    def check_policy(self, policy: Policy) -> None:
+        """Raise ValueError where a policy stops trainings by attacks that this node does not run."""
+        written = {"everyone": policy.everyone, **{f"partners.{name}": limits for name, limits in policy.partners.items()}}
+        for place, layer in written.items():
+            if layer.attacks.labels is not None and self.role != "active":
+                raise ValueError(f"policy.{place}.attacks.labels is for an active node, which has the labels")
+            if layer.attacks.columns is not None and self.role != "passive":
+                raise ValueError(f"policy.{place}.attacks.columns is for a passive node, whose columns the embeddings tell of")
+        for what, switch, runs in (
+            ("rows", "membership", self.audit.membership),
+            ("labels", "labels", self.audit.labels or self.role != "active"),
+            ("columns", "features", self.audit.features is not None or self.role != "passive"),
+        ):
+            limited = [name for name in ("", *policy.partners) if getattr(policy.limits_of(name).attacks, what) is not None]
+            if limited and not runs:
+                places = [place for place, layer in written.items() if getattr(layer.attacks, what) is not None]
+                where = f"{places[0]}.attacks.{what}" if places else f"preset: {policy.preset} says attacks.{what} and"
+                raise ValueError(f"policy.{where} needs audit.{switch}, which is off: change one of the two")
+
+    def limits_for(self, job: Job | None) -> Limits:
+        """What this owner allows a job: the tightest of the limits for its other parties with data. None: for everyone."""
+        return self.rules.limits_for(job.parties.others(self.name) if job else ())
+
+    @property
     def protection(self) -> Protection:
         """What this owner does about what tensors tell."""
+        return self.protection_under(self.limits_for(None))
+
+    def protection_under(self, limits: Limits) -> Protection:
+        """The same in a job with these limits."""
+        attacks = limits.attacks
         return Protection(
             self.defences,
             self.audit.membership,
-            self.limits.max_attack_auc,
+            attacks.rows,
             self.audit.features,
-            self.limits.max_feature_gain,
+            attacks.columns if self.role == "passive" else None,
             self.audit.labels,
-            self.limits.max_label_auc,
+            attacks.labels if self.role == "active" else None,
             self.audit.linkage,
         )
+
+    @property
+    def coordinators(self) -> set[str]:
+        """Peers that the policy lists as coordinators."""
+        named = [self.rules.limits_of(name).coordinators for name in self.peers]
+        return {name for names in named if names != "any" for name in names}
+
+    @property
+    def submitters(self) -> list[str]:
+        """Peers that may submit jobs: all that have data."""
+        return [name for name in self.connected if name not in self.coordinators]
 
     @property
     def group_workers(self) -> int:
         """Threads for group operations: ``group_threads``, or one for every core this process may use."""
         return self.group_threads or len(os.sched_getaffinity(0))
 
-    @property
-    def running_per_peer(self) -> int:
-        """``limits.running_per_peer``, or the share of one peer in the places that are not kept for this node's owner."""
-        share = (self.jobs_at_once - 1) // max(1, len(self.accept_jobs_from))
-        return self.limits.running_per_peer or max(1, share)
+    def running_of(self, peer: str) -> int:
+        """How many jobs of a peer run at once: ``queue``, or its share in the places that are not kept for this owner."""
+        share = (self.jobs_at_once - 1) // max(1, len(self.submitters))
+        return self.queue.share_of(peer).running or max(1, share)
 
     @property
     def streams_per_party(self) -> int:
@@ -280,37 +334,6 @@ def is_loopback(address: str) -> bool:
         return False
 
 
-def load_settings(path: Path) -> Settings:
-    """Read a node's configuration, and the peers beside it that it was paired with; resolve relative paths against its folder.
-
-    Raises:
-        UsageError: the file is missing or not a valid configuration, or a peer stands in both.
-    """
-    text, base = text_of(path), path.resolve().parent
-    document = read(text, str(path))
-    if isinstance(document, Mapping):
-        document = add_paired(document, base)
-    return resolve_paths(validate(document, Settings, source=str(path), text=text), base)
-
-
-def resolve_paths(settings: Settings, base: Path) -> Settings:
-    """``settings`` with their relative paths resolved against the folder ``base``."""
-    update: dict[str, object] = {"state_dir": base / settings.state_dir}
-    tables = {name: table.relative_to(base) for name, table in settings.tables.items()}
-    if settings.data:
-        update["data"] = tables[DEFAULT_TABLE] if isinstance(settings.data, Data) else tables
-    update["peers"] = {name: peer.relative_to(base) for name, peer in settings.peers.items()}
-    update["peers_dir"] = base / settings.peers_dir
-    if settings.tls:
-        update["tls"] = settings.tls.relative_to(base)
-    if settings.http_tls:
-        update["http_tls"] = settings.http_tls.relative_to(base)
-    if audited := settings.audit.linkage:
-        moved = audited.model_copy(update={"list": base / audited.list})
-        update["audit"] = settings.audit.model_copy(update={"linkage": moved})
-    return settings.model_copy(update=update)
-
-
 __all__ = [
     "DEFAULT_TABLE",
     "Address",
@@ -320,12 +343,8 @@ __all__ = [
     "Peer",
     "Settings",
     "Tls",
-    "TlsMode",
-    "UsageError",
     "data_form",
     "is_loopback",
-    "load_settings",
     "peers_in",
-    "resolve_paths",
     "role_in",
 ]

@@ -50,12 +50,12 @@ class AuditSettings(Frozen):
     membership: bool = Field(
         default=True,
         description="whether it attacks what it sends to see how well its synthetic rows are told from real ones; without, "
-        "limits.max_attack_auc cannot be kept",
+        "attacks.rows of the policy cannot be kept",
     )
     labels: bool = Field(
         default=True,
         description="for an active node: whether it attacks the gradients that it sends to see how well its labels are "
-        "read from them; without, limits.max_label_auc cannot be kept",
+        "read from them; without, attacks.labels of the policy cannot be kept",
     )
     features: FeatureAuditSettings | None = Field(
         default=None, description="for a passive node: whether it tries to rebuild columns from the embeddings that it sends"

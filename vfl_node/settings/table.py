@@ -7,7 +7,6 @@ from typing import Annotated
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from vfl_node.configuration.models import Frozen
-from vfl_node.job import Name
 from vfl_node.settings.declared import DateFormat, Declared, DeclaredImage, Notation, Thousands, Words
 from vfl_node.settings.source import DataSource
 
@@ -63,9 +62,6 @@ class Data(DataSource):
         "has two, {home: [LATITUDE, LONGITUDE]}. They are no features, in any job",
     )
     check: bool = Field(default=True, description="whether the node looks at the first rows of the table when it starts")
-    peers: tuple[Name, ...] | None = Field(
-        default=None, description="the parties with which a job may use this table; None: any of this node's peers"
-    )
 
     @field_validator("id")
     @classmethod

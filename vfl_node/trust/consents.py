@@ -8,11 +8,12 @@ What the peer learns: the answer; whether the owner was asked or a rule of the s
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from datetime import datetime, timezone
 from typing import Annotated, Literal
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from pydantic import AwareDatetime, BaseModel, ConfigDict, StringConstraints, ValidationError
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from vfl_node.errors import PolicyError
 from vfl_node.job import JobId, Name
@@ -28,7 +29,11 @@ LEEWAY_S = 120
 Verdict = Literal["approve", "refuse"]
 
 By = Literal["rule", "persons"]
-"""Who answered: the settings (``accept_jobs_from``), or the owner."""
+"""Who answered: the policy, or persons."""
+
+
+Pseudonym = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{16}$")]
+"""Stands for a person, in one job."""
 
 
 class Consent(BaseModel):
@@ -41,6 +46,7 @@ class Consent(BaseModel):
         party: that answers.
         verdict: its answer.
         by: who gave it.
+        persons: a pseudonym of each, another one in every job; only their own node knows the names.
         at: when, UTC.
         expires: until when the job must have begun, as the manifest says it.
     """
@@ -53,6 +59,7 @@ class Consent(BaseModel):
     party: Name
     verdict: Verdict
     by: By
+    persons: Annotated[tuple[Pseudonym, ...], Field(max_length=2)] = ()
     at: AwareDatetime
     expires: AwareDatetime
 
@@ -61,14 +68,17 @@ class Consent(BaseModel):
         return json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":")).encode()
 
 
-def make_consent(manifest: Manifest, party: str, verdict: Verdict, by: By, *, now: datetime | None = None) -> Consent:
-    """The answer of ``party`` to ``manifest``."""
+def make_consent(
+    manifest: Manifest, party: str, verdict: Verdict, by: By, persons: Iterable[str] = (), *, now: datetime | None = None
+) -> Consent:
+    """The answer of ``party`` to ``manifest``, by persons of these pseudonyms."""
     return Consent(
         manifest_sha256=manifest.digest,
         job_id=manifest.id,
         party=party,
         verdict=verdict,
         by=by,
+        persons=tuple(persons),
         at=(now or datetime.now(timezone.utc)).replace(microsecond=0),
         expires=manifest.expires,
     )

@@ -10,6 +10,9 @@ PersonRole = Literal["metrics", "viewer", "submitter", "approver", "admin"]
 
 PERSON_ROLES: tuple[PersonRole, ...] = get_args(PersonRole)
 
+DECIDERS: frozenset[PersonRole] = frozenset(("approver", "admin"))
+"""Roles that say yes or no to jobs."""
+
 OWNER = "owner"
 """The name of who has the owner's socket or the node's token. No other person has it."""
 

@@ -26,7 +26,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from vfl_node.errors import StateError, UsageError
 from vfl_node.job import Name
-from vfl_node.process.files import fault, read_checked, write_checked
+from vfl_node.process.files import fault, read_checked, write_checked, write_whole
 from vfl_node.trust.people import OWNER, PERSON_ROLES, Person, PersonRole
 
 log = structlog.get_logger()
@@ -246,3 +246,11 @@ def _digest(token: str) -> str:
 
 def _iso(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, timezone.utc).isoformat(timespec="seconds")
+
+
+def node_token(folder: Path) -> str:
+    """The secret of a node's own programs, from its file in the state ``folder``; drawn if the file is missing or empty."""
+    path = folder / "token"
+    if not (path.exists() and path.read_text().strip()):
+        write_whole(path, secrets.token_urlsafe(24).encode())
+    return path.read_text().strip()  # an editor, or echo, ends its last line

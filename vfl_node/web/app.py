@@ -35,6 +35,7 @@ from vfl_node.web.gate import caller_of, check_own, guard, may_still, name_objec
 from vfl_node.web.guards import HostGuard, SecurityHeaders, problem
 from vfl_node.web.pages import REPORT_POLICY, Pages
 from vfl_node.web.people import list_audit_routes, list_token_routes
+from vfl_node.web.policy import list_policy_routes
 from vfl_node.web.roles import LOOKERS
 from vfl_node.web.trust import list_routes
 from vfl_node.web.view import NodeView, find_job
@@ -54,7 +55,7 @@ STATUS_OF_CODE = {
     "E_UNKNOWN_JOB": 404,
     "E_UNKNOWN_PERSON": 404,
     "E_NO_REPORT": 404,
-    **dict.fromkeys(("E_JOB_ENDED", "E_NOT_ASKED", "E_STALE", "E_CONSENT"), 409),
+    **dict.fromkeys(("E_JOB_ENDED", "E_NOT_ASKED", "E_STALE", "E_PERSON", "E_CONSENT"), 409),
     "E_NO_MANIFEST": 404,
     "E_BUSY": 429,
     "E_DISK_FULL": 507,
@@ -115,6 +116,7 @@ def create_app(
         Route("/jobs/{job_id}/trace.json", board.trace),
         *list_routes(view),
         *list_ask_routes(view),
+        *list_policy_routes(view),
         *(list_token_routes(tokens) if tokens else ()),
         *(list_audit_routes(audit) if audit else ()),
     ]

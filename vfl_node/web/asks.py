@@ -12,6 +12,7 @@ from starlette.routing import Route
 
 from vfl_node.errors import UsageError
 from vfl_node.web.bodies import read_body
+from vfl_node.web.gate import person_of
 
 MOST_ANSWER_BYTES = 4096
 """Largest answer of an owner, with its note."""
@@ -26,11 +27,11 @@ class AskView(Protocol):
     def show(self, job_id: str) -> dict[str, Any]:
         """What a job asks for (:func:`vfl_node.node.asked_words.describe`). Raises VflError."""
 
-    def approve(self, job_id: str, digits: str, note: str) -> dict[str, Any]:
-        """Let a job run. Raises VflError."""
+    def approve(self, job_id: str, digits: str, note: str, person: str | None) -> dict[str, Any]:
+        """Let a job run, as this person says, or the owner. Raises VflError."""
 
-    def refuse(self, job_id: str, reason: str, note: str) -> dict[str, Any]:
-        """Refuse a job. Raises VflError."""
+    def refuse(self, job_id: str, reason: str, note: str, person: str | None) -> dict[str, Any]:
+        """Refuse a job, likewise. Raises VflError."""
 
 
 def list_ask_routes(view: AskView) -> list[Route]:
@@ -59,12 +60,14 @@ class _AskEnds:
     async def approve(self, request: Request) -> Response:
         said = await self._answer(request, "digest")
         job_id = request.path_params["job_id"]
-        return JSONResponse(await run_in_threadpool(self._view.approve, job_id, said["digest"], said["note"]), 202)
+        person = person_of(request)
+        return JSONResponse(await run_in_threadpool(self._view.approve, job_id, said["digest"], said["note"], person), 202)
 
     async def refuse(self, request: Request) -> Response:
         said = await self._answer(request, "reason")
         job_id = request.path_params["job_id"]
-        return JSONResponse(await run_in_threadpool(self._view.refuse, job_id, said["reason"], said["note"]), 202)
+        person = person_of(request)
+        return JSONResponse(await run_in_threadpool(self._view.refuse, job_id, said["reason"], said["note"], person), 202)
 
     async def _answer(self, request: Request, key: str) -> dict[str, str]:
         """A JSON object with this ``key`` and perhaps a ``note``, both text. Raises UsageError (``E_REQUEST``)."""

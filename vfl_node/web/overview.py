@@ -10,15 +10,15 @@ NEARLY = 0.8
 """Share of a limit from which on it is nearly used up."""
 
 TITLES = {
-    "inputs_per_peer": "Different pairs of sets",
-    "changes_per_peer": "Changes while sizes are hidden",
-    "trainings_per_set": "Trainings over the same records",
+    "alignments": "Different pairs of sets",
+    "changes": "Changes while sizes are hidden",
+    "trainings": "Trainings over the same records",
     "models_served": "Hidden models that answer",
-    "linkages_per_set": "Ways to link the same records",
-    "epsilon_per_partner": "Privacy budget ε of hidden training",
-    "rows_per_model": "Rows told by predictions",
+    "linkages": "Ways to link the same records",
+    "epsilon": "Privacy budget ε of hidden training",
+    "predicted_rows": "Rows told by predictions",
 }
-"""Limit → what it counts."""
+"""Budget → what it counts."""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from vfl_node.trust.people import PersonRole
+from vfl_node.trust.people import DECIDERS, PersonRole
 
 Browser = Literal["refused", "looks", "presses"]
 """What a cookie is good for: nothing; reading; an act, where a button on a page of this node sends it."""
@@ -47,7 +47,7 @@ class Admission:
 _EVERYBODY = Admission(None, "looks")
 _LOOK = Admission(LOOKERS, "looks")
 _SUBMIT = Admission(_SUBMITTERS)
-_APPROVE = Admission(frozenset(("approver", "admin")), "presses")
+_APPROVE = Admission(DECIDERS, "presses")
 _OWNER = Admission(_ADMIN)
 
 ROWS: dict[str, Admission] = {
@@ -76,6 +76,9 @@ ROWS: dict[str, Admission] = {
     "GET /api/jobs/{job_id}/manifest": _LOOK,
     "POST /api/jobs/{job_id}/approve": _APPROVE,
     "POST /api/jobs/{job_id}/refuse": _APPROVE,
+    "GET /api/policy": _LOOK,
+    "POST /api/policy": _OWNER,
+    "POST /api/policy/check": _OWNER,
     "POST /api/prune": _OWNER,
     "GET /api/audit-log": _OWNER,
     "POST /api/tokens": _OWNER,

@@ -193,7 +193,7 @@ def test_too_many_pairs(tmp_path, most):
 
 def test_a_record_that_would_be_used_too_often(tmp_path):
     """A has no similarity; the linkage counts, as B has its candidates."""
-    some = world(tmp_path, **{B: {"max_reuse": 2, "linkages_per_set": 1}})
+    some = world(tmp_path, **{B: {"linkage": {"max_reuse": 2}, "budgets": {"linkages": 1}}})
     results = some.job(**SHARES)
     assert code(results[B]) == "E_REUSE"
     assert isinstance(results[A], PeerLost)
@@ -203,18 +203,18 @@ def test_a_record_that_would_be_used_too_often(tmp_path):
 @pytest.mark.parametrize("owner", [A, B, C])
 def test_no_memory(tmp_path, owner):
     """It is refused before it counts."""
-    with mock.patch("vfl_node.alignment.linkage.policy.free_bytes", return_value=0):
+    with mock.patch("vfl_node.session.session.free_bytes", return_value=0):
         some = world(tmp_path)
         assert {code(of) for of in some.job(**SHARES).values()} & {"E_MEMORY"}
-    some = world(tmp_path / "limited", **{owner: {"max_memory_mib": 64}})
+    some = World(tmp_path / "limited", OWN, memory_mib={owner: 64})
     with mock.patch("vfl_node.alignment.linkage.plan._PAIR_BYTES", 1 << 21):
         assert code(some.job(**SHARES)[owner]) == "E_MEMORY"
     assert not [m for name in (A, B) for m in some.sent[C, name] if isinstance(m, shares_pb2.DealerSeed)]
 
 
 def test_too_little_noise(tmp_path):
-    results = world(tmp_path, **{B: {"min_sigma": 0.5}}).job(**SHARES)
-    assert "min_sigma" in results[B].message
+    results = world(tmp_path, **{B: {"linkage": {"min_sigma": 0.5}}}).job(**SHARES)
+    assert "linkage.min_sigma" in results[B].message
 
 
 @pytest.mark.parametrize(("own", "what"), [([5.0, 95.0], "equally far"), ([50.0, 50.0], "no record")])

@@ -27,10 +27,10 @@ def code(result):
 
 
 def test_the_passive_party_refuses_before_the_active_one_has_a_similarity(tmp_path):
-    some = world(tmp_path, **{B: {"max_reuse": 2}})
+    some = world(tmp_path, **{B: {"linkage": {"max_reuse": 2}}})
     results = some.job()
     assert code(results[B]) == "E_REUSE"
-    assert "limits.max_reuse" in results[B].message
+    assert "linkage.max_reuse" in results[B].message
     assert isinstance(results[A], PeerLost)
     kinds = {type(message) for message in some.sent[C, A]}
     assert kinds == {linkage_pb2.EncodingTerms}
@@ -39,18 +39,18 @@ def test_the_passive_party_refuses_before_the_active_one_has_a_similarity(tmp_pa
 
 @pytest.mark.parametrize("owner", [A, B, C])
 def test_different_linkages_over_one_set_are_limited_at_each_party(tmp_path, owner):
-    some = world(tmp_path, **{owner: {"linkages_per_set": 2}})
+    some = world(tmp_path, **{owner: {"budgets": {"linkages": 2}}})
     first = pairs(some, some.job())
     some.job(noise={"sigma": 0.5})
     results = some.job(noise={"sigma": 0.6})
     assert code(results[owner]) == "E_BUDGET"
-    assert "linkages_per_set" in results[owner].message
+    assert "budgets.linkages" in results[owner].message
     assert not [m for name in (A, B) for m in some.sent[C, name] if isinstance(m, session_pb2.Chunk)]
     assert pairs(some, some.job()) == first  # again
 
 
 def test_another_set_of_the_peer_counts_too(tmp_path):
-    some = world(tmp_path, **{B: {"linkages_per_set": 1}})
+    some = world(tmp_path, **{B: {"budgets": {"linkages": 1}}})
     some.job()
     some.keys[A][0] = 100 - some.keys[A][0]
     assert code(some.job()[B]) == "E_BUDGET"
@@ -58,7 +58,7 @@ def test_another_set_of_the_peer_counts_too(tmp_path):
 
 def test_another_set_does_not_begin_a_new_count_of_terms(tmp_path):
     """Else a record that is added to B's set gives A fresh noise on all other pairs, again and again."""
-    some = world(tmp_path, **{C: {"linkages_per_set": 2}})
+    some = world(tmp_path, **{C: {"budgets": {"linkages": 2}}})
     for epsilon in (0.2, 0.21):
         assert not isinstance(some.job(encoding={"epsilon": epsilon, "delta": 0.1})[A], Exception)
         some.keys[B][0] += 1
@@ -69,8 +69,8 @@ def test_another_set_does_not_begin_a_new_count_of_terms(tmp_path):
 @pytest.mark.parametrize("refusal", ["E_TAU", "E_REUSE"])
 def test_a_refused_linkage_does_not_count(tmp_path, refusal):
     """Nothing of it has left: whoever follows the hint must not meet another limit."""
-    some = world(tmp_path, **{name: {"linkages_per_set": 1} for name in (A, B, C)})
-    some.limits[B]["max_reuse"] = 5
+    some = world(tmp_path, **{name: {"budgets": {"linkages": 1}} for name in (A, B, C)})
+    some.limits[B]["linkage"] = {"max_reuse": 5}
     wrong = {"noise": {"tau": 1e-6}} if refusal == "E_TAU" else {"candidates": 7}
     for _ in range(2):
         results = some.job(**wrong)
@@ -211,7 +211,7 @@ def test_distances_that_are_all_alike(tmp_path, own, what):
 
 @pytest.mark.parametrize("owner", [A, B, C])
 def test_sets_that_are_too_small(tmp_path, owner):
-    results = world(tmp_path, **{owner: {"min_set_size": 8}}).job()
+    results = world(tmp_path, **{owner: {"min_own_rows": 8, "min_peer_rows": 8}}).job()
     assert code(results[owner]) == "E_TOO_FEW"
 
 

@@ -20,7 +20,7 @@ from vfl_node.job import Align, Parties
 from vfl_node.node.partners import Partner
 from vfl_node.session.pins import MemoryPins
 from vfl_node.session.session import Session
-from vfl_node.settings.node import Limits
+from vfl_node.settings.limits import Limits
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.memory import memory_network, run_together
 
@@ -62,6 +62,7 @@ class World:
         own: party → the values of its key.
         ids: party → its identifiers; by default as many as there are values.
         limits: party → what its owner allows beside the defaults of these tests.
+        memory_mib: party → how much memory its owner allows all jobs together.
     """
 
     def __init__(
@@ -71,8 +72,9 @@ class World:
         *,
         ids: Mapping[str, list[bytes]] | None = None,
         limits: Mapping[str, Mapping[str, Any]] | None = None,
+        memory_mib: Mapping[str, int] | None = None,
     ) -> None:
-        self.folder, self.jobs, self.limits = folder, 0, limits or {}
+        self.folder, self.jobs, self.limits, self.memory_mib = folder, 0, limits or {}, memory_mib or {}
         self.keys = {name: np.asarray(values, dtype=np.float64) for name, values in own.items()}
         self.ids = ids or {name: [b"%s%d" % (name.encode(), i) for i in range(len(values))] for name, values in own.items()}
 
@@ -118,7 +120,8 @@ class World:
                 folder=self.folder / name / f"job {self.jobs}",
                 memories={peer: self.partner(name, peer) for peer in others},
                 pins=self.pins[name],
-                limits=Limits(**{"min_set_size": 1, **self.limits.get(name, {})}),
+                limits=Limits(**{"min_own_rows": 1, "min_peer_rows": 1, **self.limits.get(name, {})}),
+                memory_mib=self.memory_mib.get(name),
             )
             for protocol, channels in self._protocols(own):
                 protocols.append((_ending_all(protocol, own.peers.values()), channels))

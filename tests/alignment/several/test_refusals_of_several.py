@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks.sessions import limits_from
 from tests.alignment.conftest import IN_MEMORY
 from tests.alignment.several.parties import NAMES, TOY, fresh_memories, run_several
 from tests.alignment.test_refusals import plus_order_two, with_first
@@ -18,7 +19,7 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import PeerLost, PolicyError, ProtocolError, StateError
 from vfl_node.session.memory import MemoryOfOneRun
 from vfl_node.session.pins import MemoryPins
-from vfl_node.settings.node import Limits
+from vfl_node.settings.limits import Budgets, Limits, SizeLimits
 from vfl_node.transport.generated.vfl.v1 import alignment_pb2
 
 IDS = [[b"%d" % i for i in range(9)], [b"%d" % i for i in range(5, 12)], [b"%d" % i for i in range(3, 15, 2)]]
@@ -189,15 +190,13 @@ def test_what_the_active_party_relays_is_checked(kind, change, code, text):
 
 
 def test_each_party_checks_the_size_of_each_other():
-    small = run_several("psu", IDS, limits_of={"lab": Limits.model_construct(**dict(Limits(min_set_size=7)))})
+    small = run_several("psu", IDS, limits_of={"lab": Limits(min_own_rows=1, min_peer_rows=7)})
     assert isinstance(small["lab"], PolicyError)
     assert (small["lab"].code, small["lab"].message) == (
         "E_TOO_FEW",
         "insurer announces 6 records, and this node's minimum is 7",
     )
-    large = run_several(
-        "psu", IDS, limits_of={"insurer": Limits.model_construct(**dict(Limits(min_set_size=1, max_set_size=8)))}
-    )
+    large = run_several("psu", IDS, limits_of={"insurer": limits_from(1, size=SizeLimits(rows=8))})
     assert (large["insurer"].code, large["insurer"].message) == (
         "E_TOO_MANY",
         "clinic announces 9 records, and this node accepts at most 8",
@@ -237,7 +236,7 @@ def counting():
     return [{other: Counting(memory.secret) for other, memory in of.items()} for of in fresh_memories(NAMES[:N])]
 
 
-TWO_INPUTS = Limits.model_construct(**dict(Limits(min_set_size=1, inputs_per_peer=2)))
+TWO_INPUTS = limits_from(1, budgets=Budgets(alignments=2))
 
 
 def test_a_change_of_any_set_counts_at_every_party(counting):
@@ -252,7 +251,7 @@ def test_a_change_of_any_set_counts_at_every_party(counting):
 
 def test_every_other_minimum_of_the_overlap_counts_since_it_tells_a_bit_more(counting):
     def again(least):
-        wish = Limits.model_construct(**dict(TWO_INPUTS) | {"min_overlap": least})
+        wish = TWO_INPUTS.model_copy(update={"min_overlap": least})
         return run_several("psu", IDS, memories=counting, limits=TWO_INPUTS, limits_of={"insurer": wish})
 
     assert [again(least)["clinic"].code for least in (9, 8, 9)] == ["E_OVERLAP"] * 3

@@ -18,7 +18,7 @@ from vfl_node.errors import PeerLost, PolicyError, UsageError
 from vfl_node.job import Job
 from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.ledger import Disclosure
-from vfl_node.settings.node import Limits
+from vfl_node.settings.limits import Limits
 
 BOTH = pytest.mark.parametrize("protocol", ["psu", "psi"])
 THREE = [[b"2", b"3", b"4"], [b"3", b"4", b"5", b"6"], [b"4", b"6", b"7"]]
@@ -250,10 +250,7 @@ def test_the_sizes_that_the_active_party_states_are_those_of_all_parts(protocol)
 
 
 def owners(**minimum):
-    return {
-        name: Limits.model_construct(**dict(Limits.model_construct(min_set_size=0)) | {"min_overlap": least})
-        for name, least in minimum.items()
-    }
+    return {name: Limits.model_construct(min_own_rows=0, min_peer_rows=0, min_overlap=least) for name, least in minimum.items()}
 
 
 @BOTH

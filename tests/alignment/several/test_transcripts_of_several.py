@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.sessions import session
+from benchmarks.sessions import limits_from, session
 from tests.alignment.test_transcripts import encoded
 from vfl_node.alignment.alignment import OwnRecords
 from vfl_node.alignment.protocols import align
@@ -22,7 +22,6 @@ from vfl_node.data.identifiers import Identifiers, canonical
 from vfl_node.errors import VflError
 from vfl_node.job import Align, Parties
 from vfl_node.session.memory import MemoryOfOneRun
-from vfl_node.settings.node import Limits
 from vfl_node.transport.channel import Channel, run
 from vfl_node.transport.generated.vfl.v1 import session_pb2
 from vfl_node.transport.memory import memory_channels, run_together
@@ -64,7 +63,7 @@ class Table:
             folder=self.folder / job["id"] / name,
             memories=self.memories[name],
             workers=self.workers,
-            limits=Limits(min_set_size=1),
+            limits=limits_from(1),
         )
         ids = Identifiers.from_items(canonical(item, "nocase") for item in self.said["ids"][name])
         return align(own, OwnRecords(ids))

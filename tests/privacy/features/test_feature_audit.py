@@ -102,7 +102,7 @@ def test_a_limit_stops_at_the_epoch_that_exceeds_it_and_tells_the_peer_nothing(w
         world.train(audit, 1, 3.0)
     error = caught.value
     assert (error.code, error.peer_code, error.for_peer) == ("E_LEAK", "E_STOPPED", "stopped by lab's policy")
-    assert "limits.max_feature_gain allows (0.25)" in error.message
+    assert "attacks.columns allows (0.25)" in error.message
     assert not any(f"{value:.2f}" in error.message for value in (0.5, *map(itemgetter("worst"), audit.result().values())))
     assert not any(name in error.message for name in world.names)  # a message is logged
     assert error.hint is not None

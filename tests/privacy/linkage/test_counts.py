@@ -17,7 +17,7 @@ THEIRS = np.array([7.0, 16.0, 33.0, 42.5, 58.0, 67.0, 83.0, 93.0])  # no fall hi
 
 def found(folder: Path, reach: float) -> np.ndarray:
     """What the active party finds from what it received: a job that only aligns, with noise of 50 deviations."""
-    world = World(folder, {A: numbers(200, 3), B: THEIRS}, limits={B: {"max_reuse": 200}})
+    world = World(folder, {A: numbers(200, 3), B: THEIRS}, limits={B: {"linkage": {"max_reuse": 200}}})
     key = {"kind": "number", "low": 0, "high": 100, "reach": reach}
     alignment = world.job(keys={"u": key}, encoding={"epsilon": 0.1, "delta": 0.05}, candidates=8, noise={"sigma": 50})[A]
     assert isinstance(alignment, Alignment)

@@ -31,7 +31,7 @@ def test_fewer_candidates_locate_better(count: int, within_m: float) -> None:
 
 
 def test_few_uses_tell_less() -> None:
-    """What ``limits.max_reuse`` is for."""
+    """What ``linkage.max_reuse`` is for."""
     linkage = Linkage(made_up(2000, 40), 2, 0.1)
     members = ~np.isnan(linkage.true)
     few = np.zeros_like(members)

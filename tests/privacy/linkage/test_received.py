@@ -84,8 +84,8 @@ def test_the_coordinator_locates_keys(world: World, results: dict[str, Any], spa
 
 
 def test_few_uses_of_a_record_are_refused_or_tell_little(tmp_path: Path) -> None:
-    """``max_reuse``: the active party has no similarity at all of a set whose records would be used more often."""
+    """``linkage.max_reuse``: the active party has no similarity at all of a set whose records would be used more often."""
     own = {A: numbers(120, 1), B: numbers(40, 2)}
-    refused = World(tmp_path, own, limits={B: {"max_reuse": 20}}).job(**FINE)
+    refused = World(tmp_path, own, limits={B: {"linkage": {"max_reuse": 20}}}).job(**FINE)
     assert refused[B].code == "E_REUSE"
     assert not isinstance(refused[A], Alignment)

@@ -39,7 +39,7 @@ def test_noise_that_is_drawn_again_averages_out_and_the_products_does_not(linkag
 
 def test_as_many_linkages_as_are_allowed_tell_as_little_as_few_jobs(linkage: Linkage) -> None:
     """New terms draw new noise, so they are counted: the default number allows the gain of as many jobs and no more."""
-    allowed = Limits().linkages_per_set
+    allowed = Limits().budgets.linkages
     others = [linkage.release(0.4, terms=terms(candidates=20 + number)) for number in range(allowed)]
     found = nearest_found(linkage, others)
     assert found == pytest.approx(nearest_found(linkage, jobs(linkage, allowed, fresh=True)), abs=0.08)

@@ -87,8 +87,8 @@ def test_exact_goes_with_one_candidate_of_equal_keys() -> None:
     [
         (0, Protection(defences=(read_params({"name": "noise", "sigma": 0.1}),)), "the defence 'noise'"),
         (1, Protection(defences=(read_params({"name": "noise", "sigma": 0.1}),)), "the defence 'noise'"),
-        (1, Protection(max_feature_gain=0.1), "limits.max_feature_gain"),
-        (0, Protection(max_label_auc=0.6), "limits.max_label_auc"),
+        (1, Protection(max_feature_gain=0.1), "attacks.columns"),
+        (0, Protection(max_label_auc=0.6), "attacks.labels"),
     ],
 )
 def test_settings_that_would_protect_nothing_refuse_the_job(

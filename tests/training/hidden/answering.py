@@ -48,6 +48,7 @@ class Asked:
     models: Mapping[str, StoredModel]
     state: State = field(default_factory=State)
     limits: Mapping[str, Limits] = field(default_factory=dict)
+    memory_mib: Mapping[str, int] = field(default_factory=dict)
     memories: Callable[[str, str], Any] = lambda own, peer: MemoryOfOneRun(Randomness(bytes(32)))
     tamper: Callable[[str, str, Any], None] = lambda sender, receiver, message: None
     """May change a message on its way out."""
@@ -113,6 +114,7 @@ class Asked:
                 folder=self.state.folder_of(name),
                 memories={peer: self.memories(name, peer) for peer in parties.others(name)},
                 limits=self.limits.get(name, Limits()),
+                memory_mib=self.memory_mib.get(name),
             )
             for name in parties.all
         }

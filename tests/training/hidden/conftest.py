@@ -200,6 +200,7 @@ class Attempt:
     secret: str = ""
     """Of all parties; another one gives other draws."""
     limits: Limits = field(default_factory=lambda: Limits(least_rows=LEAST_ROWS))
+    memory_mib: int | None = None
     tamper: Callable[[Sent], None] = lambda sent: None
     """May change a message on its way out, or raise."""
 
@@ -256,6 +257,7 @@ class Attempt:
                 memories=self.state.memories_of(name, [other for other in job.parties.data if other != name]),
                 folder=self.state.folder_of(name),
                 limits=self.limits,
+                memory_mib=self.memory_mib,
                 clock=lambda ticks=ticks: float(next(ticks)),
             )
         protocols: list[tuple[Any, list[Any]]] = []

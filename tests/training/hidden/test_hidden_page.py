@@ -9,14 +9,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import yaml
 from sklearn.metrics import roc_auc_score
 
 from vfl_node.configuration.models import parse
 from vfl_node.gdp import mu_of
 from vfl_node.job import Evaluate, Job
 from vfl_node.job.costs import Beside
-from vfl_node.settings.limits import Limits
+from vfl_node.settings.policy import Policy
 from vfl_node.training.hidden import costs
 from vfl_node.training.hidden.config import Hidden
 from vfl_node.training.hidden.measuring import score_levels
@@ -29,7 +28,7 @@ PAGES = ("guides/train-hidden.md", "reference/hidden-training.md", "explanations
 PAGE = "\n".join(
     (ROOT / "docs" / page).read_text(encoding="utf-8") for page in (*PAGES, "explanations/training/hidden-coordinator.md")
 )
-JOB, LIMITS = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
+JOB, POLICY = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
 SHOWN = {"algorithm": "", "layers": "[]", "weight_decay": "0", "dealer_audit": "0"} | dict.fromkeys(
     ("shared_fraction", "target_range", "epochs", "batch_size", "learning_rate", "momentum"), "null"
 )
@@ -56,7 +55,7 @@ def test_its_job_is_valid() -> None:
     job = parse(JOB, Job, source="docs/guides/train-hidden.md")
     assert isinstance(job.train, Hidden)
     assert job.train.epsilon == 1
-    assert Limits.model_validate(yaml.safe_load(LIMITS)["limits"]).unbounded_models == ("networks", "taylor", "exact")
+    assert parse(POLICY, Policy, source="policy").everyone.unbounded_models == ("networks", "taylor", "exact")
 
 
 def test_the_settings_are_all_there_are() -> None:

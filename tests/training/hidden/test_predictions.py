@@ -27,7 +27,7 @@ from vfl_node.data.tables import CategoricalColumn, NumericColumn, Table
 from vfl_node.errors import DataError, PolicyError, ProtocolError, StateError, UsageError
 from vfl_node.job import Job
 from vfl_node.node.counts import PartnerCounts
-from vfl_node.settings.limits import Limits
+from vfl_node.settings.limits import Budgets, Limits
 from vfl_node.training.hidden.kept import StoredShares, commitment_to
 from vfl_node.training.hidden.network import Form
 from vfl_node.training.hidden.prediction import answers
@@ -513,7 +513,7 @@ def test_so_many_models_over_a_table_may_answer_a_partner(world: Any, attempt: A
             (folder := tmp_path / f"{own}-{peer}").mkdir()
             counts[own, peer] = PartnerCounts(folder, peer)
     asked.memories = lambda own, peer: counts[own, peer]
-    asked.limits = {"lab": Limits(models_served=2)}
+    asked.limits = {"lab": Limits(budgets=Budgets(models_served=2))}
 
     def ask(model: str, to: str) -> dict[str, Any]:
         table, view = asked.data[asked.name(to)]
@@ -525,7 +525,7 @@ def test_so_many_models_over_a_table_may_answer_a_partner(world: Any, attempt: A
     assert {name: (type(of), of.code) for name, of in errors.items() if name in asked.data} == {
         "lab": (PolicyError, "E_BUDGET")
     }
-    assert "models_served" in errors["lab"].message
+    assert "budgets.models_served" in errors["lab"].message
     assert ask("three", "insurer") == {}  # another partner
     asked.models["lab"] = replace(asked.models["lab"], table="another")
     assert ask("three", "active") == {}  # another table, by its owner's name
@@ -581,7 +581,7 @@ def test_malformed_messages_are_refused(world: Any, attempt: Any, tamper: Any, n
 def test_shapes_that_no_machine_has_memory_for_are_refused(world: Any, attempt: Any) -> None:
     asked = trained(world, attempt)
     asked.tamper = changed(AnswerTerms, widths=[1 << 20] * 2)
-    asked.limits = {HUB: Limits(max_memory_mib=64)}
+    asked.memory_mib = {HUB: 64}
     request, _ = asked.all_rows("active")
     errors = errors_of(asked.talk("active", request))
     assert {error.code for name, error in errors.items() if name.startswith(HUB)} == {"E_MEMORY"}

@@ -83,7 +83,7 @@ def test_a_record_that_stands_out_is_left_out_however_the_job_scales(world: Any,
         assert passive.section.dropped == (RARE,)
         assert passive.warnings == (
             f"Column {RARE!r} left out: one of this party's records has more than a fifth of its sum of squares, and its "
-            "weight would tell about it (limits.least_rows).",
+            "weight would tell about it (least_rows).",
         )
 
 

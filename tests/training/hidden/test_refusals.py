@@ -202,7 +202,7 @@ def test_batches_and_histograms_without_memory(world: Any, attempt: Any, train: 
     """Columns alone would have room."""
     over = world(people=300, classes=train.get("classes", 2))
     with pytest.raises(StateError, match="training in shares over") as caught:
-        attempt(train, limits=Limits(max_memory_mib=20))(over)
+        attempt(train, memory_mib=20)(over)
     assert caught.value.code == "E_MEMORY"
 
 
@@ -215,7 +215,7 @@ def test_the_coordinator_has_no_memory_for_wide_layers() -> None:
 def test_columns_without_memory(world: Any, attempt: Any, parties: int) -> None:
     over = world(parties, people=30_000, share=0.9)
     with pytest.raises(StateError) as caught:
-        attempt(limits=Limits(max_memory_mib=1))(over)
+        attempt(memory_mib=1)(over)
     assert caught.value.code == "E_MEMORY"
     assert "MiB are free" in caught.value.message
 

@@ -193,11 +193,11 @@ def test_a_job_that_sends_projections_needs_its_owners_word(tmp_path: Any) -> No
         "peers": {"lab": {"address": "127.0.0.1:1"}},
         "data": {"path": "x.csv", "id": "id", "label": "y"},
         "insecure_loopback": True,
-        "limits": {"max_memory_mib": 10**6},
+        "resources": {"memory_mib": 10**6},
     }
-    with pytest.raises(PolicyError, match="fedhssl, which this node's settings do not allow"):
+    with pytest.raises(PolicyError, match="fedhssl, which this node's policy does not allow"):
         check_allowed(Settings.model_validate(base), job)
-    base["limits"] = {"methods": ["none", "fedhssl"], "max_memory_mib": 10**6}
+    base["policy"] = {"everyone": {"unaligned": ["none", "fedhssl"]}}
     check_allowed(Settings.model_validate(base), job)
     assert {name for name, method in METHODS.usable() if not method.allowed_by_default} == {"fedhssl"}
 

@@ -180,7 +180,7 @@ class Linker:
         linkage = terms.linkage_of(self._terms, active, passive, self._session.name)
         both, any_set = (active.commitment, passive.commitment), terms.any_set(self._align, self._terms, linkage)
         each = ((both[0], linkage), (both[1], linkage), any_set)
-        return [linked_sets(records, other, self._session.policy.limits.linkages_per_set) for records, other in each]
+        return [linked_sets(records, other, self._session.policy.limits.budgets.linkages) for records, other in each]
 
     @property
     def _terms(self) -> bytes:

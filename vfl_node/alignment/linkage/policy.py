@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from vfl_node.alignment.linkage.plan import LinkagePlan
 from vfl_node.errors import PolicyError, StateError, UsageError
-from vfl_node.process.machine import free_bytes
 from vfl_node.settings.limits import Limits
+from vfl_node.settings.refusals import tell_why
 
 MOST_PAIRS, MOST_PASSIVE, MOST_CANDIDATES = 100_000_000, 150_000, 10_000_000
 """In shares. n_A·n_B: some minutes, and 6 GB on the busiest wire; n_B: 64 times as many pairs are in memory; n_A·K: a minute to
@@ -14,25 +14,26 @@ draw the noise."""
 
 def check_sigma(sigma: float, limits: Limits) -> None:
     """Refuse less noise than the owner wants. Raises PolicyError."""
-    if sigma < limits.min_sigma:
+    least = limits.linkage.min_sigma
+    if sigma < least:
         raise PolicyError(
-            f"the noise on similarities would be {sigma:.3g} standard deviations, and this node wants {limits.min_sigma:g} or "
-            "more (limits.min_sigma)",
-            hint="agree on a larger align.noise.sigma, or on a smaller align.noise.tau; or lower limits.min_sigma",
-            for_peer="its settings do not allow as little noise on similarities (limits.min_sigma)",
+            f"the noise on similarities would be {sigma:.3g} standard deviations, and this node wants {least:g} or more "
+            "(linkage.min_sigma)",
+            hint="agree on a larger align.noise.sigma, or on a smaller align.noise.tau; or lower linkage.min_sigma",
+            for_peer=tell_why("kind"),
         )
 
 
 def check_reuse(most: int, median: float, peer: str, limits: Limits) -> None:
     """Refuse that a record of this node is used too often. Raises PolicyError (``E_REUSE``)."""
-    if most > limits.max_reuse:
+    if limits.linkage.max_reuse is not None and most > limits.linkage.max_reuse:
         raise PolicyError(
             f"a record of this node would be a candidate of {most} different records of {peer} (the median record of "
-            f"{median:g}), and this node allows {limits.max_reuse} (limits.max_reuse)",
+            f"{median:g}), and this node allows {limits.linkage.max_reuse} (linkage.max_reuse)",
             code="E_REUSE",
-            hint="agree on fewer candidates (align.candidates), or raise limits.max_reuse: from many similarities of a "
-            "record the other party locates its keys",
-            for_peer="its settings do not allow that its records are used as often (limits.max_reuse)",
+            hint="agree on fewer candidates (align.candidates), or raise linkage.max_reuse in the policy: from many "
+            "similarities of a record the other party locates its keys",
+            for_peer="its policy does not allow that its records are used as often",
         )
 
 
@@ -59,14 +60,13 @@ def is_too_large(plan: LinkagePlan) -> bool:
     return active * passive > MOST_PAIRS or passive > MOST_PASSIVE or active * plan.candidates > MOST_CANDIDATES
 
 
-def check_room(needed: int, limits: Limits) -> None:
+def check_room(needed: int, free: float) -> None:
     """Refuse a linkage in shares for which there is no memory, before any is taken. Raises StateError (``E_MEMORY``)."""
-    free = free_bytes() if limits.max_memory_mib is None else min(free_bytes(), limits.max_memory_mib << 20)
     if needed > free:
         raise StateError(
             f"to compare records in shares needs {needed >> 20} MiB of memory; {int(free) >> 20} MiB are free",
             code="E_MEMORY",
-            hint="free memory, raise limits.max_memory_mib, or compare fewer records (align.at_most)",
+            hint="free memory, raise resources.memory_mib, or compare fewer records (align.at_most)",
             for_peer="it has too little memory free for this job",
         )
 

@@ -7,8 +7,8 @@
     A ↔ B         masked shares                                     ``comparison.py``
 
 Candidates reach B before it can say how often its records are used. So here a linkage counts from its beginning, also one
-that B then refuses (``limits.max_reuse``); A has no similarity in that case. With two parties there is one linkage in shares
-only, which may be repeated.
+that B then refuses (``linkage.max_reuse`` of its policy); A has no similarity in that case. With two parties there is one
+linkage in shares only, which may be repeated.
 
 **A restart.** The computation begins anew, under the same masks: they follow from seeds that C has for the job, and from what
 both are committed to. All is arithmetic of integers, so both send what they sent before. What the other one opens is compared
@@ -81,7 +81,7 @@ class SharedLinkage:
         plan, context = self._plan, side.linkage
         if self._place:
             check_sigma(plan.sigma, session.policy.limits)
-        check_room(plan.memory_bytes, session.policy.limits)
+        check_room(plan.memory_bytes, session.machine.free_bytes)
         self._check_only_one()
         await side.accept()
         masks = (await dealer.receive(DealerSeed)).seed
@@ -192,7 +192,7 @@ class LinkageDealing(Linker):
             active, passive = self._said[self._active], self._said[self._passive]
             plan = LinkagePlan.from_align(self._align, (active.count, passive.count))
             check_pairs(plan)
-            check_room(2 * plan.memory_bytes, session.policy.limits)
+            check_room(2 * plan.memory_bytes, session.machine.free_bytes)
             linkage = terms.linkage_of(self._terms, active, passive, session.name)
             await self._hear_accepted(channel)
             write_checked(session.attempt.folder / "linkage", json.dumps(plan.rows).encode())

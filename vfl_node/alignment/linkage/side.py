@@ -92,8 +92,8 @@ class DataSide:
             VflError: as :func:`vfl_node.alignment.protocols.align`.
         """
         session, name = self.session, self.session.name
-        check_enough(len(self.records), session.policy.limits.min_set_size, name)
-        check_announced(len(self.records), self.align, session.role, session.policy.limits.max_set_size)
+        check_enough(len(self.records), session.policy.limits.min_own_rows, name)
+        check_announced(len(self.records), self.align, session.role, session.policy.limits.size.rows)
         await exchange_marks(session, self.records, GROUP)  # 1
         seed = await agree_on_seed(session)  # 2
         self.filters = self._encode(seed)  # 3
@@ -107,7 +107,7 @@ class DataSide:
         self._found.need_room(active.count)
         self.agreed = agreed = terms.digest_of(self.align, mark_of(seed))
         self.linkage = terms.linkage_of(agreed, active, passive, self.coordinator.peer)
-        limit, over_all = session.policy.limits.linkages_per_set, terms.any_set(self.align, agreed, self.linkage)
+        limit, over_all = session.policy.limits.budgets.linkages, terms.any_set(self.align, agreed, self.linkage)
         self._counts = (linked_sets(self._identity, self.linkage, limit), linked_sets(*over_all, limit))
         for what in self._counts:
             session.memory.check(what)

@@ -12,7 +12,7 @@ remain possible for it.
 k is the same in every job over the same two sets, because the mean of many draws would reveal it. It is drawn anew when a set
 changes, because otherwise the change of |I| would show exactly. Each draw narrows the window of an |I| that hardly changes:
 after c changes 2·D/(c + 2) of D sizes are left on average (c = 18: a tenth). That is why the owner limits changes
-(``limits.changes_per_peer``). The union then has rows that neither party owns.
+(``budgets.changes`` of its policy). The union then has rows that neither party owns.
 
 No canonical identifier begins as these do, so no record can be equal to one.
 """

@@ -89,8 +89,8 @@ async def meet(
     """
     terms, role = session.job.align, session.role
     limits, memory = session.policy.limits, session.memory
-    check_enough(len(records), limits.min_set_size, session.name)
-    ours = check_announced(len(records), terms, role, limits.max_set_size)
+    check_enough(len(records), limits.min_own_rows, session.name)
+    ours = check_announced(len(records), terms, role, limits.size.rows)
     sets, agreed, min_overlap, draw_number = await exchange_marks(session, records, group)
     lasting = memory.secret.derive(f"lists {agreed.hex()}")
     theirs, held = await _exchange_sizes(session, ours, columns, receives)
@@ -142,9 +142,9 @@ async def exchange_marks(session: Session, records: OwnRecords, group: str) -> t
     # Whether a part of the overlap is smaller tells a bit more with every other minimum.
     counted = hashlib.sha256(agreed + f"minimum {least}".encode()).digest() if least else agreed
     hides = promises.hides_intersection(terms, role)
-    counts = [aligned_sets(counted, limits.inputs_per_peer)]
+    counts = [aligned_sets(counted, limits.budgets.alignments)]
     if hides or not _owner_asks(session):
-        counts.append(changed_sets(records.table, sets, limits.changes_per_peer, hides=hides))
+        counts.append(changed_sets(records.table, sets, limits.budgets.changes, hides=hides))
     for what in counts:  # all of them, before anything is counted
         memory.check(what)
     number = [memory.count(what) for what in counts][-1]
@@ -215,10 +215,10 @@ def _check_own_elements(session: Session, own: Identifiers, lasting: Randomness)
 def check_size(peer: str, theirs: int, terms: Align, limits: Limits) -> None:
     """Refuse a peer's set that is too small or too large for this owner. Raises PolicyError (``E_TOO_FEW``, ``E_TOO_MANY``)."""
     records = theirs - 2 * terms.dummies
-    if records < limits.min_set_size:
-        raise _too_few_error(f"{peer} announces {records} records", limits.min_set_size)
-    if theirs > limits.max_set_size:
-        raise too_many_error(f"{peer} announces {theirs} records", limits.max_set_size)
+    if records < limits.min_peer_rows:
+        raise _too_few_error(f"{peer} announces {records} records", limits.min_peer_rows)
+    if theirs > limits.size.rows:
+        raise too_many_error(f"{peer} announces {theirs} records", limits.size.rows)
 
 
 def _need_memory(elements: int) -> None:
@@ -236,6 +236,6 @@ def _too_few_error(what: str, minimum: int) -> PolicyError:
     return PolicyError(
         f"{what}, and this node's minimum is {minimum}",
         code="E_TOO_FEW",
-        hint="the sizes of small sets betray who is in them; limits.min_set_size is this owner's choice",
+        hint="the sizes of small sets betray who is in them; min_peer_rows in the policy is this owner's choice",
         for_peer="its owner does not align sets as small",
     )

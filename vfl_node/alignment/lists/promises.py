@@ -5,8 +5,8 @@ is hidden; and a peer may submit jobs. After a job with ``dummies: 100`` a job w
 first one hid, and one with 50 half of it. So would another protocol, or another part of the records. Therefore the first job
 over a set of records decides for all later ones with this partner, whatever form of identifier they name. This is checked
 before anything of the set leaves. A set that changes, by one record as by many, is another set, for which the promise has
-lapsed: the change is counted (``limits.inputs_per_peer``), and once the number of shared records was hidden also among
-``limits.changes_per_peer`` over this table, whether the later job hides it or not.
+lapsed: the change is counted (``budgets.alignments``), and once the number of shared records was hidden also among
+``budgets.changes`` over this table, whether the later job hides it or not.
 """
 
 from __future__ import annotations

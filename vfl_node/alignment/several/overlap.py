@@ -43,12 +43,12 @@ class OverlapSizes:
         Leaks: to all parties, that one is.
         """
         if any(size < minimum for size in self.sizes[1:]):
-            text = f"a part of the overlap has fewer records than the {minimum} that the parties demand (limits.min_overlap)"
+            text = f"a part of the overlap has fewer records than the {minimum} that the parties demand (min_overlap)"
             raise PolicyError(
                 text,
                 code="E_OVERLAP",
-                hint="the sizes of small parts betray who is in them. limits.min_overlap is each owner's choice; a job with "
-                "another one counts as another input (limits.inputs_per_peer)",
+                hint="the sizes of small parts betray who is in them. min_overlap is each owner's choice; a job with "
+                "another one counts as another input (budgets.alignments)",
                 for_peer=text,
             )
 

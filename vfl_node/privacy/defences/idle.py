@@ -57,7 +57,7 @@ def idle_label_limit(protection: Protection, role: str, labels: Mapping[str, flo
     if protection.max_label_auc is None or role != "active" or labels:
         return ()
     return (
-        "limits.max_label_auc stopped nothing, since no label was judged: this training sent no gradients of rows, or it had "
+        "attacks.labels stopped nothing, since no label was judged: this training sent no gradients of rows, or it had "
         "fewer than 10 rows of a class.",
     )
 

@@ -277,7 +277,7 @@ class DecoderAudit(Attachment):
         attack, top = worst
         raise PolicyError(
             f"{self._party}'s own attacks rebuild one of its columns from what it sends better than by a constant, and by more "
-            f"than limits.max_feature_gain allows ({self._limit:g})",
+            f"than attacks.columns allows ({self._limit:g})",
             code="E_LEAK",
             hint=f"the column is {name!r}, with {WORDS[top.score.metric]} of {top.score.success:.2f} "  # a hint is in no log
             f"({attack.replace('_', ' ')}, epoch {top.epoch}), where a constant has {top.score.constant:.2f}: leave it out, "

@@ -311,7 +311,7 @@ class LabelMeter(Attachment):
         when = f"epoch {self._epoch}" if self._epoch else "by earlier jobs"
         raise PolicyError(
             f"{self._party}'s own attacks read its labels from what a passive party has at an AUC of {value:.2f} "
-            f"({name.replace('_', ' ')}, {when}); limits.max_label_auc allows {self._limit:g}",
+            f"({name.replace('_', ' ')}, {when}); attacks.labels allows {self._limit:g}",
             code="E_LEAK",
             hint="add a defence of gradients to this node's settings (docs/explanations/privacy/labels.md says which), train "
             "fewer epochs, or allow more; of what all trainings told together nothing takes any back",

@@ -4,7 +4,7 @@
 file                 who          finds                                       against it
 ===================  ===========  ==========================================  ============================================
 ``multilateration``  active       a passive record's keys, from many          few similarities of a record (``max_reuse``)
-``cells``            passive      an active record's keys, from candidates    nothing (``reveal_candidates`` refuses all)
+``cells``            passive      an active record's keys, from candidates    nothing (``reveal: [candidates]`` refuses all)
 ``graph_matching``   coordinator  texts, from distances and a public list     comparison in shares
 ``registration``     coordinator  places, from distances and a public list    comparison in shares
 ===================  ===========  ==========================================  ============================================

@@ -56,7 +56,7 @@ def active_learns(exchange: LinkedExchange) -> tuple[Disclosure, ...]:
         f"stands which candidates of the batch are the same record of {peer}. Over many batches that shows which of all "
         "candidates are. Records have no number, but the similarities of one record can be collected, and from them its key "
         "can be located as the ledger's entry on similarities says. The rows that have a record as a candidate locate it "
-        f"roughly without any similarity, so that noise does not prevent it. {peer}'s limits.max_reuse alone limits how many "
+        f"roughly without any similarity, so that noise does not prevent it. {peer}'s linkage.max_reuse alone limits how many "
         "rows these are; nothing in training does",
     )
     if not exchange.stopped:

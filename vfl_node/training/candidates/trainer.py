@@ -41,9 +41,9 @@ class LinkedTrainer(Trainer):
         protection, passive = session.policy.protection, session.role == "passive"
         named = [f"the defence {params.name!r}" for params in effective(protection.defences, outgoing_direction(session.role))]
         if passive and protection.max_feature_gain is not None:
-            named.append("limits.max_feature_gain")
+            named.append("attacks.columns")
         if not passive and protection.max_label_auc is not None:
-            named.append("limits.max_label_auc")
+            named.append("attacks.labels")
         if named:
             raise UsageError(
                 f"{named[0]} is about one embedding or gradient a row, and train.algorithm: candidates sends one for each "

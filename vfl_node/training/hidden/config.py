@@ -177,7 +177,7 @@ class Hidden(TrainerConfig):
     def _refuse_least_rows(cls, given: Any) -> Any:
         if isinstance(given, Mapping) and "least_rows" in given:
             raise ValueError(
-                "least_rows is no key of a job with hidden any more: leave it out; each owner says limits.least_rows in the "
+                "least_rows is no key of a job with hidden any more: leave it out; each owner says least_rows in the "
                 "settings of its node"
             )
         return given
@@ -202,7 +202,7 @@ class Hidden(TrainerConfig):
         if unbounded:
             raise ValueError(
                 f"{unbounded} no bound on what the model tells of single records: say epsilon: null, which each party's owner "
-                "must allow (limits.unbounded_models); or leave it out, and say columns: bins for curves"
+                "must allow (unbounded_models); or leave it out, and say columns: bins for curves"
             )
         if self.batch_size:
             raise ValueError(

@@ -29,11 +29,10 @@ hardly any shared record moves sees this instead of zero."""
 
 RARE = (
     "fewer than {least} of this party's records differ from the others there, and its weight would tell about these "
-    "(limits.least_rows)"
+    "(least_rows)"
 )
 OUTSTANDING = (
-    "one of this party's records has more than a fifth of its sum of squares, and its weight would tell about it "
-    "(limits.least_rows)"
+    "one of this party's records has more than a fifth of its sum of squares, and its weight would tell about it (least_rows)"
 )
 LATE = (
     "a partner's first training had none of it, and which columns enter stays the same, since partners see how many these are. "
@@ -98,7 +97,7 @@ def prepare(session: Session, data: TrainingData, training: Positions, testing: 
         raise DataError(
             "this party's table has no column to train on",
             code="E_NO_FEATURES",
-            hint="add columns that vary, or declare ignored ones in data.columns; limits.least_rows leaves rare ones out",
+            hint="add columns that vary, or declare ignored ones in data.columns; least_rows leaves out rare ones",
         )
     bins, bounded = train.columns == "bins", train.epsilon is not None
     fitted = RowEncoder.fit(whole, features, found, train.scaling, bins=bins, bounded=bounded)

@@ -17,6 +17,6 @@ class HiddenTableUse(TableUse[Hidden]):
 
     @override
     def columns(self, table: Table) -> tuple[EncodedColumn, ...]:
-        """As the base; ``limits.least_rows`` may leave more of them out."""
+        """As the base; ``least_rows`` of a node's policy may leave more of them out."""
         scaling = self.train.scaling
         return encoded_columns(table, LinearEncoder.fit(make_robust(table, scaling), scaling).columns)

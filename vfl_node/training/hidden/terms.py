@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from vfl_node.crypto.shares.sines import TABLES_DIGEST, tables_digest
 from vfl_node.errors import ProtocolError, StateError
 from vfl_node.job import Job
-from vfl_node.process.machine import free_bytes
 from vfl_node.session.session import Session
 from vfl_node.training.hidden import memory
 from vfl_node.training.hidden.bound import worlds
@@ -123,7 +122,7 @@ def check_terms(said: DealingTerms, peer: str, session: Session) -> DealingTerms
     """
     train, parties = Hidden.section_of(session.job), session.job.parties
     fits = (
-        0 < said.rows <= session.policy.limits.max_set_size * len(parties.data)
+        0 < said.rows <= session.policy.limits.size.rows * len(parties.data)
         and _fit(said.widths, len(parties.data))
         and len(said.context) == DIGEST_BYTES
         and len(said.schedule) == DIGEST_BYTES
@@ -194,14 +193,13 @@ def check_room(session: Session, rows: int, widths: Sequence[int], needed: int) 
     Raises:
         StateError: it has not (``E_MEMORY``).
     """
-    limit = session.policy.limits.max_memory_mib
-    free = free_bytes() if limit is None else min(free_bytes(), limit << 20)
+    free = session.machine.free_bytes
     if needed > free:
         raise StateError(
             f"training in shares over {rows} shared rows of {sum(widths)} columns needs {needed >> 20} MiB of memory; "
             f"{int(free) >> 20} MiB are free",
             code="E_MEMORY",
-            hint="free memory, raise limits.max_memory_mib, say a smaller train.batch_size or fewer units and bins, or train "
+            hint="free memory, raise resources.memory_mib, say a smaller train.batch_size or fewer units and bins, or train "
             "on fewer columns or records (align.at_most)",
             for_peer="it has too little memory free for this job",
         )

@@ -97,7 +97,7 @@ class PredictionAudit:
             return
         raise PolicyError(
             f"this party's own attacks would tell synthetic rows from real ones at an AUC of {self.strongest:.2f} among "
-            f"{self._size} rows of this model, which meet the same weights; limits.max_attack_auc allows {self._limit:g}",
+            f"{self._size} rows of this model, which meet the same weights; attacks.rows allows {self._limit:g}",
             code="E_LEAK",
             hint="train with a strategy in train.missing.features whose rows have no twins, or align by psi; or allow more",
             for_peer="its owner's policy does not allow more predictions by this model",
@@ -207,7 +207,7 @@ class PredictionLabelAudit:
             return predicted
         raise PolicyError(
             f"predictions for {len(labels)} of its rows would let a partner read this party's labels at an AUC of "
-            f"{self.figure:.2f}, with all that trainings have told; limits.max_label_auc allows {self._limit:g}",
+            f"{self.figure:.2f}, with all that trainings have told; attacks.labels allows {self._limit:g}",
             code="E_LEAK",
             hint="let the active party alone ask for predictions (serve.to), or allow more",
             for_peer="its owner's policy does not allow more predictions by this model",

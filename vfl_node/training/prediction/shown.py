@@ -143,13 +143,13 @@ def check_judged(session: Session, *, named: bool) -> None:
     Labels of new records are not read, and rows may be those of the training; rows that are not ``named`` nobody here knows.
 
     Raises:
-        PolicyError: ``limits.max_label_auc`` could not be kept (``E_LEAK``; the peer is told ``E_STOPPED``).
+        PolicyError: ``attacks.labels`` could not be kept (``E_LEAK``; the peer is told ``E_STOPPED``).
     """
     asked_by_another = session.role == "active" and session.job.asker not in (None, session.name)
     if named or not asked_by_another or session.policy.protection.max_label_auc is None:
         return
     raise PolicyError(
-        "another party asks for predictions of rows whose labels this node cannot look up, and limits.max_label_auc is set",
+        "another party asks for predictions of rows whose labels this node cannot look up, and attacks.labels is set",
         code="E_LEAK",
         hint="let it ask for known records by their ids, or remove the limit",
         for_peer="its owner's policy does not allow predictions of these rows",

@@ -15,6 +15,7 @@ from vfl_node.configuration import versions
 from vfl_node.configuration.models import Frozen
 from vfl_node.errors import PolicyError, StateError
 from vfl_node.process.files import add_head, read_checked, write_checked
+from vfl_node.settings.refusals import tell_why
 from vfl_node.training.predictor import Names, ServiceCount
 
 VERSION = 2
@@ -79,7 +80,7 @@ class FileShown:
     """
 
     def __init__(self, path: Path, most: int) -> None:
-        """That in ``path``, of which there may be ``most`` rows (``limits.rows_per_model``)."""
+        """That in ``path``, of which there may be ``most`` rows (``budgets.predicted_rows``)."""
         self._path, self.most = path, most
 
     @classmethod
@@ -139,11 +140,11 @@ class FileShown:
     def _too_many(self, told: int, asked: str) -> PolicyError:
         return PolicyError(
             f"the peer was told about {told} rows of this model beside those held out; {asked}, and this node allows "
-            f"{self.most} (limits.rows_per_model)",
+            f"{self.most} (budgets.predicted_rows)",
             code="E_BUDGET",
-            hint="ask for records that were asked for before, or for fewer; or raise limits.rows_per_model where the other "
-            "party may have all of them under one set of weights (docs/guides/give-predictions.md)",
-            for_peer="its owner's settings do not allow more rows of this model",
+            hint="ask for records asked for before, or for fewer; or raise budgets.predicted_rows in the policy where "
+            "the other party may have all of them under one set of weights (docs/guides/give-predictions.md)",
+            for_peer=tell_why("budget"),
         )
 
 

@@ -40,7 +40,7 @@ What cannot be detected: an active party that sums other rows than it should, si
 row's flag, twice the next one's and so on, which reads log₂(n + 1) flags a cell. It gets no more than these bits, once:
 another request in a later attempt is refused. Cells are so few that all their bits are an eighth of n at most
 (:func:`bins_of`); with 60 cells, as there once were, an active party read all flags of 170 rows. And both owners must
-allow the whole (``limits.allow_matched``).
+allow the whole (``reveal: [matched]`` in both policies).
 
 Source: Paillier 1999 for the sums; the masks as in :mod:`vfl_node.training.glm.masks`, but uniform.
 """

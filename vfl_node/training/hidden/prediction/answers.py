@@ -51,7 +51,6 @@ from vfl_node.crypto.shares.sines import TABLES_DIGEST
 from vfl_node.crypto.shares.values import Shared
 from vfl_node.errors import StateError
 from vfl_node.job import Job
-from vfl_node.process.machine import free_bytes
 from vfl_node.session.session import Session
 from vfl_node.training.glm.measuring import output_of
 from vfl_node.training.hidden import memory
@@ -187,13 +186,12 @@ def masks_of(terms: AnswerTerms) -> str:
 
 def check_memory(session: Session, train: Hidden, rows: int, widths: Sequence[int]) -> None:
     """Refuse a batch for which this machine has no memory, before any is taken. Raises StateError (``E_MEMORY``)."""
-    needed, limit = memory.answer_bytes(train, rows, widths), session.policy.limits.max_memory_mib
-    free = free_bytes() if limit is None else min(free_bytes(), limit << 20)
+    needed, free = memory.answer_bytes(train, rows, widths), session.machine.free_bytes
     if needed > free:
         raise StateError(
             f"predictions of {rows} rows of {sum(widths)} columns in shares need {needed >> 20} MiB of memory; "
             f"{int(free) >> 20} MiB are free",
             code="E_MEMORY",
-            hint="free memory, raise limits.max_memory_mib, or train with a smaller serve.batch_size",
+            hint="free memory, raise resources.memory_mib, or train with a smaller serve.batch_size",
             for_peer="it has too little memory free for this job",
         )

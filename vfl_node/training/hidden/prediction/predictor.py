@@ -115,7 +115,7 @@ async def _exchange(session: Session, model: StoredModel, alignment: Alignment, 
     assert job.predict is not None
     check_allowed(job, model.job.serve)
     if session.name != job.asker:
-        counted = served_model(model.table, job.predict.model, session.policy.limits.models_served)
+        counted = served_model(model.table, job.predict.model, session.policy.limits.budgets.models_served)
         session.memories[str(job.asker)].count(counted)
     terms.check_tables()
     side = ShareSide(model, kept, alignment, table)
@@ -190,7 +190,7 @@ def learnt(job: Job, exchanged: ServiceCount | Predicted) -> Mapping[str, tuple[
         rows,
         f"of {which} the score rounded to 9 bits for each output of the model, however often it is asked: minus the asker's "
         "own part that is an equation for the columns of the others in this record. Each further model gives another equation "
-        "(limits.models_served). "
+        "(budgets.models_served). "
         "From enough answers the weights can be computed",
     )
     entries = {name: (masked, scores) if name == asker else (masked, about) for name in parties.data}

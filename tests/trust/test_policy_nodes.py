@@ -1,0 +1,183 @@
+"""Two paired nodes whose policies change while they run: who says yes, when jobs begin, and what a partner hears."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Iterator
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.node.nodes import at_least
+from tests.trust.test_consent_nodes import JOB, both_done, envelopes
+from tests.trust.test_two_nodes import OwnAuthorities
+from vfl_node.errors import UsageError, VflError
+from vfl_node.node.client import Client
+from vfl_node.trust import dsse
+from vfl_node.trust.consents import KIND
+
+LIMITS = {"everyone": at_least(1)}
+
+
+@pytest.fixture(scope="module")
+def nodes(trial: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnAuthorities]:
+    federation = OwnAuthorities(tmp_path_factory.mktemp("policies"), trial)
+    federation.start_both()
+    assert [status for status, _, _ in federation.pair()] == [0, 0]
+    federation.wait_until(lambda: all(map(federation.connected, federation.roles)))
+    for name, roles in (("anna", ["approver"]), ("bert", ["admin"]), ("carl", ["admin"])):
+        TOKENS[name] = federation.client("lab").create_token(name, roles, 30)
+    yield federation
+    federation.end_all()
+
+
+TOKENS: dict[str, str] = {}
+
+
+def person(nodes: OwnAuthorities, name: str) -> Client:
+    return Client(nodes.running("lab")["http"], TOKENS[name])
+
+
+def apply(nodes: OwnAuthorities, at: Client | None = None, **policy: Any) -> dict[str, Any]:
+    return (at or nodes.client("lab")).apply_policy(yaml.safe_dump(LIMITS | policy))
+
+
+def asked(nodes: OwnAuthorities, job_id: str) -> str:
+    """Wait until the lab's owner is asked; the digits of the job."""
+    nodes.wait_until(lambda: nodes.view("lab", job_id).get("state") == "asked")
+    return str(nodes.client("lab").manifest(job_id)["digits"])
+
+
+def test_another_policy_holds_for_the_next_job_without_a_restart(nodes: OwnAuthorities) -> None:
+    apply(nodes)
+    job_id = nodes.submit(JOB)
+    digits = asked(nodes, job_id)
+    shown = apply(nodes, preset="trial")
+    assert (shown["applied"], shown["preset"], nodes.client("lab").policy()["preset"]) == (True, "trial", "trial")
+    assert nodes.view("lab", job_id)["state"] == "asked"  # whoever was asked answers
+    nodes.client("lab").approve(job_id, digits)
+    both_done(nodes, job_id)
+    later = nodes.submit(JOB)
+    both_done(nodes, later)
+    assert [_said(nodes, each)["by"] for each in (job_id, later)] == ["persons", "rule"]
+    file = nodes.folder / "lab" / "policy.yaml"
+    assert yaml.safe_load(file.read_text()) == LIMITS | {"preset": "trial"}  # which holds after a restart, too
+
+
+def _said(nodes: OwnAuthorities, job_id: str) -> dict[str, Any]:
+    """The lab's consent as the clinic has it."""
+    return dict(json.loads(dsse.parse(envelopes(nodes, "clinic", job_id)["lab"], KIND)))
+
+
+def test_a_signal_has_the_file_read_again_and_a_mistake_changes_nothing(nodes: OwnAuthorities) -> None:
+    file = nodes.folder / "lab" / "policy.yaml"
+    apply(nodes)
+    file.write_text("preset: lax\n")
+    nodes.processes["lab"].send_signal(signal.SIGHUP)
+    nodes.wait_until(lambda: "the policy is not changed" in nodes.log("lab"))
+    assert nodes.client("lab").policy()["preset"] == "careful"
+    file.write_text("preset: trial\n")
+    nodes.processes["lab"].send_signal(signal.SIGHUP)
+    nodes.wait_until(lambda: nodes.client("lab").policy()["preset"] == "trial")
+    with pytest.raises(UsageError, match="cannot be 'lax'"):
+        nodes.client("lab").apply_policy("preset: lax")
+
+
+def test_a_job_waits_for_the_hours_of_the_policy_and_begins_in_them(nodes: OwnAuthorities) -> None:
+    begin = datetime.now(timezone.utc) + timedelta(hours=2)
+    closed = f"daily {begin:%H:%M}-{begin + timedelta(hours=1):%H:%M}"
+    apply(nodes, preset="trial", partners={"clinic": {"hours": [closed]}})
+    job_id = nodes.submit(JOB)
+    nodes.wait_until(lambda: "the hours" in nodes.view("lab", job_id).get("note", ""))
+    assert nodes.view("lab", job_id)["queue"]["reason"] == "waiting for the hours of this node's policy"
+    assert nodes.view("clinic", job_id)["state"] == "waiting"
+    apply(nodes, preset="trial")
+    both_done(nodes, job_id)
+
+
+def test_a_job_that_waits_is_held_against_the_policy_of_the_moment_when_it_begins(nodes: OwnAuthorities) -> None:
+    begin = datetime.now(timezone.utc) + timedelta(hours=2)
+    apply(nodes, preset="trial", partners={"clinic": {"hours": [f"daily {begin:%H:%M}-{begin + timedelta(hours=1):%H:%M}"]}})
+    job_id = nodes.submit(JOB)
+    nodes.wait_until(lambda: "the hours" in nodes.view("lab", job_id).get("note", ""))
+    apply(nodes, preset="trial", never=[{"name": "not any more", "when": {"protocols": ["psi"]}}])
+    assert nodes.end("lab", job_id)["error"]["code"] == "E_POLICY"
+    assert "never: not any more" in nodes.view("lab", job_id)["error"]["message"]
+    assert nodes.end("clinic", job_id)["state"] == "failed"
+
+
+def test_a_job_that_waits_for_its_hours_can_be_cancelled(nodes: OwnAuthorities) -> None:
+    begin = datetime.now(timezone.utc) + timedelta(hours=2)
+    apply(nodes, preset="trial", everyone=at_least(1) | {"hours": [f"daily {begin:%H:%M}-{begin + timedelta(hours=1):%H:%M}"]})
+    job_id = nodes.submit(JOB)
+    nodes.wait_until(lambda: "the hours" in nodes.view("lab", job_id).get("note", ""))
+    nodes.client("lab").cancel(job_id)
+    assert {nodes.end(name, job_id)["state"] for name in nodes.roles} == {"cancelled"}
+
+
+def test_two_persons_say_yes_over_the_port_and_the_partner_gets_pseudonyms(nodes: OwnAuthorities) -> None:
+    apply(nodes, approve=[{"name": "both", "by": "two"}])
+    job_id = nodes.submit(JOB)
+    digits = asked(nodes, job_id)
+    with pytest.raises(VflError) as raised:
+        nodes.client("lab").approve(job_id, digits)  # the owner names nobody
+    assert raised.value.code == "E_PERSON"
+    assert person(nodes, "anna").approve(job_id, digits)["state"] == "asked"
+    with pytest.raises(VflError) as raised:
+        person(nodes, "anna").approve(job_id, digits)
+    assert raised.value.code == "E_PERSON"
+    assert nodes.client("clinic").manifest(job_id)["state"] == "waiting"
+    person(nodes, "bert").approve(job_id, digits)
+    both_done(nodes, job_id)
+    said = _said(nodes, job_id)
+    assert (said["by"], len(said["persons"])) == ("persons", 2)
+    assert "anna" not in json.dumps(said)
+    assert nodes.client("lab").manifest(job_id)["decision"]["persons"] == ["anna", "bert"]
+
+
+@pytest.mark.parametrize(
+    ("preset", "code", "heard"),
+    [
+        ("careful", "E_POLICY", "its policy does not allow the job (kind)"),
+        ("strict", "E_POLICY", "its policy does not allow the job"),
+    ],
+)
+def test_a_partner_hears_one_word_and_of_a_strict_policy_none(
+    nodes: OwnAuthorities, preset: str, code: str, heard: str
+) -> None:
+    open_hours = {"everyone": {"hours": "any", "attacks": {"columns": None}}}
+    apply(nodes, preset=preset, **open_hours, never=[{"name": "secret project", "when": {}}])
+    try:
+        view = nodes.end("clinic", nodes.submit(JOB))
+        assert (view["state"], view["error"]["code"]) == ("failed", "E_REFUSED")
+        assert view["error"]["message"] == f"lab refused the job: {heard} ({code})"
+        assert "secret project" in nodes.log("lab")
+    finally:
+        if preset == "strict":  # which two persons change
+            with pytest.raises(VflError) as raised:
+                apply(nodes)
+            assert raised.value.code == "E_PERSON"
+            assert apply(nodes, person(nodes, "bert"))["applied"] is False
+            assert apply(nodes, person(nodes, "bert"))["applied"] is False
+            assert apply(nodes, person(nodes, "carl"), preset="trial")["applied"] is False  # another policy
+            nodes.client("lab").revoke_token("carl")  # whose wish then counts no more
+            assert apply(nodes, person(nodes, "bert"), preset="trial")["applied"] is False
+            TOKENS["carl"] = nodes.client("lab").create_token("carl", ["admin"], 30)
+            assert nodes.client("lab").policy()["proposed_by"] == "bert"
+            assert nodes.client("lab").policy()["preset"] == "strict"
+            assert apply(nodes, person(nodes, "carl"), preset="trial")["applied"] is True
+
+
+def test_past_jobs_are_decided_anew(nodes: OwnAuthorities) -> None:
+    client = nodes.client("lab")
+    found = client.check_policy(yaml.safe_dump(LIMITS | {"never": [{"name": "no more", "when": {"protocols": ["psi"]}}]}))
+    assert found["differences"]
+    ran = [job for job in found["jobs"] if job["ran"]]
+    assert len(ran) >= 3
+    assert {(job["by"], job["submitter"]) for job in ran} == {("nobody", "clinic")}
+    assert all("never: no more" in job["why"] for job in ran)
+    kept = client.check_policy(yaml.safe_dump(LIMITS | {"preset": "trial"}))
+    assert {(job["by"], job["why"]) for job in kept["jobs"]} == {("rule", "preset: trial")}

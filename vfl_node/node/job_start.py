@@ -1,0 +1,104 @@
+"""Whether a job may begin: in the hours of the policy, and by what the policy says now.
+
+A job has begun at a data party once something of it is stored there, and at a coordinator once all have met. From then on it
+goes on at any hour, and under another policy; limits of numbers bind each attempt.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from vfl_node.errors import GaveWay, PeerError
+from vfl_node.execution.allowed import check_allowed
+from vfl_node.execution.folder import JobFolder
+from vfl_node.execution.live import Stop
+from vfl_node.node.consents import Consents
+from vfl_node.node.others import ASK_QUEUED_S, Others
+from vfl_node.node.record import Record
+from vfl_node.node.store import Store
+from vfl_node.node.turns import Turn
+from vfl_node.progress import HoursAwaited, Progress
+from vfl_node.settings.node import Settings
+from vfl_node.trust.manifest import VALID_DAYS, parse_manifest
+
+LOOK_S = 1.0
+"""How often a job that waits looks whether it may begin, or is cancelled."""
+
+_NOTHING = (0, False, "")
+
+
+class JobStart:
+    """Whether one job may begin.
+
+    Args:
+        settings: of this node.
+        store: its jobs.
+        record: the job.
+        folder: of the job.
+        others: its other parties.
+    """
+
+    def __init__(self, settings: Settings, store: Store, record: Record, folder: JobFolder, others: Others) -> None:
+        self._settings, self._store, self._record, self._folder, self._others = settings, store, record, folder, others
+        self._partners = record.job.parties.others(settings.name)
+
+    @property
+    def begun(self) -> bool:
+        """Whether the job has begun here."""
+        return self._others.begun if self._settings.role == "coordinator" else self._folder.extent != _NOTHING
+
+    @property
+    def closed(self) -> bool:
+        """Whether the policy does not let it begin at this hour."""
+        return not self._settings.rules.is_open(self._partners) and not self.begun
+
+    def check(self, turn: Turn | None) -> None:
+        """Refuse a job that has not begun and that the policy does not allow by now; ``turn``: of one that hours bind.
+
+        Raises:
+            GaveWay: the hours have ended while it waited for its parties.
+            PolicyError: it does not (``E_POLICY``).
+            VflError: as :func:`vfl_node.execution.allowed.check_allowed`.
+        """
+        if self.begun:
+            return
+        if turn and self.closed:
+            raise GaveWay("the hours of the policy have ended", for_peer="its policy lets the job begin later (time)")
+        job, submitter = self._record.job, self._record.submitter
+        by_peer = submitter != self._settings.name
+        check_allowed(self._settings, job, by_peer=by_peer)
+        if by_peer:
+            document = self._others.consents.manifest
+            manifest = parse_manifest(document) if document else None
+            Consents(self._settings, self._store).decide(job, submitter, manifest, self._record)
+
+    def await_open(
+        self, turn: Turn, stop: Stop, progress: Progress, on_wait: Callable[[], object], announce: Callable[[], None]
+    ) -> None:
+        """Wait until the policy lets the job begin, or an owner must be asked first.
+
+        Args:
+            turn: of the job, which wants no place meanwhile.
+            stop: the owner's wish.
+            progress: follows the job.
+            on_wait: called again and again meanwhile.
+            announce: called from time to time: offers the job to the other parties, and hears whether they refuse it.
+
+        Raises:
+            PeerError: its consents end before (``E_CONSENT``), or as ``announce``.
+            VflError: the owner wants it to end.
+        """
+        again = time.monotonic() + ASK_QUEUED_S
+        with turn.held_back():
+            while self.closed and not self._others.undecided:
+                progress.emit(HoursAwaited())
+                if self._others.consents.expired:
+                    text = f"the job has not begun within {VALID_DAYS} days"
+                    hint = "look at the hours of both parties' policies, then submit it again"
+                    raise PeerError(text, code="E_CONSENT", hint=hint, for_peer=text)
+                stop.wait(LOOK_S)
+                on_wait()
+                if time.monotonic() > again:
+                    announce()
+                    again = time.monotonic() + ASK_QUEUED_S
