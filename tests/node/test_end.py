@@ -378,7 +378,8 @@ def test_the_active_party_hears_a_wish_to_cancel_before_it_goes_on_with_its_jobs
     starting = threading.Thread(target=stage.federation.start, args=("clinic",))
     starting.start()
     stage.federation.wait_until(lambda: stage.federation.log("clinic").count('"peer connected"') >= before + 3)
-    starting.join(0.5)  # for the wish, which comes at once
+    kept = stage.federation.job_folder("clinic", job_id)
+    stage.federation.wait_until(lambda: not list(kept.iterdir()))  # it has heard the wish
     (stage.shared / "clinic-holds").unlink()
     starting.join()
     cancelled_everywhere(stage, job_id)
