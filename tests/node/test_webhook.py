@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.node.test_approvals import Lab, manifest
+from vfl_node.errors import UsageError
 from vfl_node.node import webhook
 from vfl_node.node.webhook import SIGNATURE, WebhookSender
 from vfl_node.node.work import Work
@@ -117,6 +118,18 @@ def test_a_program_that_is_away_keeps_the_node_from_nothing(lab: Lab, program: P
     lab.offered(manifest())
     lab.approvals.approve("weekly-1", lab.approvals.show("weekly-1")["digest"])
     assert lab.state() == "waiting"
+
+
+@pytest.mark.parametrize(("secret", "code"), [(b"\n", "E_CONFIG"), (b"x" * 15 + b"\n", "E_CONFIG"), (None, "E_FILE")])
+def test_a_node_does_not_start_with_a_secret_that_signs_nothing(
+    lab: Lab, tmp_path: Path, secret: bytes | None, code: str
+) -> None:
+    (tmp_path / "secret").unlink()
+    if secret is not None:
+        (tmp_path / "secret").write_bytes(secret)
+    with pytest.raises(UsageError, match=r"webhook\.secret_file") as caught:
+        WebhookSender(lab.settings, lab.store)
+    assert caught.value.code == code
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 import structlog
 
-from vfl_node.errors import VflError
+from vfl_node.errors import UsageError, VflError
 from vfl_node.node.consents import Consents
 from vfl_node.node.record import Record
 from vfl_node.node.store import Store
@@ -33,6 +33,9 @@ TRIES, TIMEOUT_S, PAUSE_S = 3, 5.0, 2.0
 
 SIGNATURE = "X-Vfl-Signature"
 
+LEAST_SECRET = 16
+"""Bytes of the secret, at least: whoever guesses it signs events as this node."""
+
 
 class WebhookSender:
     """Watches the jobs of a node, and sends what happens. What was asked before the node started is told again.
@@ -40,9 +43,14 @@ class WebhookSender:
     Args:
         settings: of this node.
         store: its jobs.
+
+    Raises:
+        UsageError: as :func:`read_secret`.
     """
 
     def __init__(self, settings: Settings, store: Store) -> None:
+        if settings.webhook:
+            read_secret(settings.webhook)
         self._settings, self._store = settings, store
         self._consents = Consents(settings, store)
         self._open: dict[str, Record] = {}
@@ -98,7 +106,7 @@ class WebhookSender:
                 if 200 <= (status := post(hook, body)) < 300:
                     return
                 reason = f"status {status}"
-            except (OSError, http.client.HTTPException) as error:
+            except (OSError, http.client.HTTPException, UsageError) as error:
                 reason = type(error).__name__
         log.warning("the webhook did not take an event", event_of=event, job=record.id, reason=reason)
 
@@ -119,17 +127,34 @@ class WebhookSender:
         }
 
 
+def read_secret(hook: Webhook) -> bytes:
+    """The secret with which events are signed.
+
+    Raises:
+        UsageError: its file cannot be read (``E_FILE``), or it is too short (``E_CONFIG``).
+    """
+    try:
+        secret = hook.secret_file.read_bytes().strip()
+    except OSError as error:
+        raise UsageError(f"cannot read webhook.secret_file {hook.secret_file}: {error.strerror}", code="E_FILE") from None
+    if len(secret) < LEAST_SECRET:
+        text = f"the secret in webhook.secret_file has fewer than {LEAST_SECRET} bytes"
+        raise UsageError(text, code="E_CONFIG", hint=f"openssl rand -hex 32 > {hook.secret_file}")
+    return secret
+
+
 def post(hook: Webhook, body: bytes) -> int:
     """Send a signed body once; returns the status of the answer. Redirections are not followed.
 
     Raises:
-        OSError: the address does not answer, or the secret's file cannot be read.
+        UsageError: as :func:`read_secret`.
+        OSError: the address does not answer.
         http.client.HTTPException: it answers something else than HTTP.
     """
     place = urlsplit(hook.url)
     kind = http.client.HTTPSConnection if place.scheme == "https" else http.client.HTTPConnection
     connection = kind(str(place.hostname), place.port, timeout=TIMEOUT_S)
-    proof = hmac.new(hook.secret_file.read_bytes().strip(), body, "sha256").hexdigest()
+    proof = hmac.new(read_secret(hook), body, "sha256").hexdigest()
     headers = {"Content-Type": "application/json", SIGNATURE: f"sha256={proof}"}
     try:
         connection.request("POST", place.path or "/", body, headers)
