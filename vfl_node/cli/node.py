@@ -157,6 +157,7 @@ def accept_loss(
     """
     from vfl_node.node.partners import accept_loss as accept
     from vfl_node.node.partners import accept_new_answers
+    from vfl_node.node.spending import counts_with
 
     check_name(peer)
     settings = load_settings(config)
@@ -166,8 +167,8 @@ def accept_loss(
     if accept_new_answers(settings.state_dir / "partners", peer):
         out.print(f"accepted: {peer} gets a second answer about each label, and the ε of both add up. Submit the job again")
         return
-    seen = accept(settings.state_dir / "partners", peer)
-    out.print(f"accepted: {peer} has seen {seen} alignments; what was lost counts as a changed set. Submit the job again")
+    seen = accept(counts_with(settings, peer))
+    out.print(f"accepted: {peer} has seen entry {seen}; what was lost counts as a changed set. Submit the job again")
     out.print(
         f"of hidden trainings with {peer} nobody knows what was spent: vfl-node budget --forget {peer} begins a new count"
     )

@@ -48,7 +48,7 @@ async def play(run: Run) -> None:
     """
     session, folder = run.session, run.folder
     started = utc_now()
-    spent = _spend(run)
+    _reserve(run)
     checkpoints = FileCheckpoints(folder.checkpoints)
     points = [ALIGNED, *checkpoints.names()] if folder.load_alignment(session.others) else []
     if folder.whole:
@@ -59,7 +59,7 @@ async def play(run: Run) -> None:
         result = await align_or_load(run, resume=point is not None)
         trained = None
         if trainer:
-            trained = await _train(run, trainer, result, spent, checkpoints, None if point == ALIGNED else point)
+            trained = await _train(run, trainer, result, checkpoints, None if point == ALIGNED else point)
         keep(run, started, traffic_of(session, result), aligned=result, trained=trained)
     await finish(run)
 
@@ -72,7 +72,6 @@ def _prepare(run: Run) -> Trainer | None:
     trainer = trainer_of(train)
     if session.job.serve:
         predictor_of(train)  # refuses a job whose model could be kept but not used for predictions
-    _check_room(run)
     trainer.prepare(session)
     role: DataRole = "active" if session.role == "active" else "passive"
     table_use_of(train, session.policy.models).check(role, run.data.table)
@@ -80,35 +79,55 @@ def _prepare(run: Run) -> Trainer | None:
     return trainer
 
 
-def _spend(run: Run) -> Spent:
-    """Count the differential privacy (μ) that this job spends, and return what was spent over its table in all.
+def _reserve(run: Run) -> None:
+    """Set aside what the training of this job will count and spend, before the job's first message.
 
-    It is counted before the job's first message. So it stays counted even if the job fails.
+    So no job aligns for a training that another job has left no room for. Nobody knows yet whether any row will be synthetic.
+    This assumes that some row may be.
 
     Raises:
-        PolicyError: the job would spend more than this owner allows (``E_BUDGET``).
+        PolicyError: it would be more than this owner allows (``E_BUDGET``).
 
-    Leaks: a refusal shows roughly how much this owner allows. Whether a job is refused
-    depends only on jobs and settings, never on the contents of a record.
+    Leaks: a refusal shows roughly how much this owner allows. Whether a job is refused depends only on jobs and settings,
+    never on the contents of a record.
     """
+    anew = _draws_anew(run, synthetic=bool(run.session.job.align.spec.synthetic_rows_at))
+    counts, expense = [_training_count(run)] if anew else [], _expense(run)
+    if counts or expense:
+        run.session.memory.reserve(run.session.attempt.job_id, counts, [expense] if expense else [])
+
+
+def _spend(run: Run) -> Spent:
+    """Count the differential privacy (μ) that this training spends, and return what was spent over its table in all.
+
+    It is counted before the training's first message. So it stays counted even if the training fails.
+
+    Raises: as :func:`_reserve`.
+    """
+    expense = _expense(run)
+    return run.session.memory.spend(expense) if expense else Spent()
+
+
+def _expense(run: Run) -> Expense | None:
+    """What this job's training spends; None if it opens nothing."""
     session, train = run.session, run.session.job.train
     opens = train.opens(session.job.evaluate) if train else Exposure()
     if not (opens.mu or opens.unbounded):
-        return Spent()
+        return None
     about = ALIGNMENTS.lasting(session.job.align.protocol) + ("" if opens.labels else SCALED)
     limit = session.policy.limits.budgets.epsilon
-    return session.memory.spend(Expense(run.data.name, session.attempt.job_id, opens.mu, opens.unbounded, limit, about))
+    return Expense(run.data.name, session.attempt.job_id, opens.mu, opens.unbounded, limit, about)
 
 
 async def _train(
-    run: Run, trainer: Trainer, result: Aligned, spent: Spent, checkpoints: FileCheckpoints, resume: str | None
+    run: Run, trainer: Trainer, result: Aligned, checkpoints: FileCheckpoints, resume: str | None
 ) -> Trained:
     session, job, alignment = run.session, run.session.job, result.alignment
     assert job.train is not None
     if result.doubt:
         # may stop the job, but only if all parties know how many records are shared; it comes before the training is counted
         result.doubt.check()
-    number = _number(run, alignment)
+    number, spent = _number(run, alignment), _spend(run)
     _check_enough(run, result)
     check_steps(job, len(alignment), session.policy.limits)
     if takes := describe_alignment(job, alignment):
@@ -203,25 +222,11 @@ def _check_settings(run: Run, train: TrainerConfig) -> None:
         run.folder.check_setting("audit.features", audited, text=text, code="E_DEFENCES")
 
 
-def _check_room(run: Run) -> None:
-    """Refuse a training that would be one more than this owner allows, before the alignment is computed for it.
-
-    Raises:
-        PolicyError: it would be more than this owner allows (``E_BUDGET``).
-
-    Leaks: as :func:`_number`. Nobody knows yet whether any row will be synthetic, so this check assumes that some row may be.
-    """
-    session = run.session
-    if _draws_anew(run, synthetic=bool(session.job.align.spec.synthetic_rows_at)):
-        session.memory.check(_training_count(run))
-
-
 def _number(run: Run, alignment: Alignment) -> int:
     """Count this training if it draws new secrets, and return its number among those with this partner over these records.
 
     The first is 1; a training that draws no new secret is not counted and returns 1. The count is on disk before the training
-    sends its first message. So it stays counted even if the training fails. :func:`_check_room` has checked before the
-    alignment that one more is allowed, but another job may have been counted since then.
+    sends its first message. So it stays counted even if the training fails.
 
     Raises:
         PolicyError: it would be more than this owner allows (``E_BUDGET``).

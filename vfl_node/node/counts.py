@@ -1,100 +1,194 @@
 """What is counted with one partner over all jobs, and how much its owner allows.
 
-Each kind has a checked file (:mod:`vfl_node.process.files`) in the partner's folder, with a line for everything that counts.
+All of it stands in the partner's lane (:mod:`vfl_node.trust.lanes`), as lines of several kinds::
+
+    count, spend, answer    something was counted: its line, under the kind that it is counted among
+    reserve                 a job has set something aside, before it aligned: it counts
+    release                 the job has ended, and what it had set aside and not used counts no more
+    loss                    the owner has accepted that entries are lost
+    forget                  the owner has begun a new count of what is spent
+    import                  what earlier versions had counted in files
 """
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 
 from vfl_node.errors import UsageError
 from vfl_node.gdp import epsilon_of
-from vfl_node.process.files import read_checked, write_checked
+from vfl_node.node.partner_upgrade import import_counts
+from vfl_node.process.files import read_checked
 from vfl_node.session.counted import LOSS, Counted
-from vfl_node.session.spent import Account, Expense, Spent, loss_line
+from vfl_node.session.spent import Account, Expense, Spent
+from vfl_node.trust.lanes import FILE, Entry, Lane, Signing
+
+_SPENT, _FORGOTTEN = "spent", "forgotten"
 
 
 class PartnerCounts:
-    """What was counted with one peer. Safe to use from several threads; one object for a folder.
+    """What was counted with one peer. Safe to use from several threads.
 
-    Args:
-        folder: of this peer.
+    Attributes:
+        folder: of this peer; it need not be there.
         peer: its name.
+        lane: of it.
     """
 
-    def __init__(self, folder: Path, peer: str) -> None:
-        self._folder, self._peer = folder, peer
-        self._lock = threading.Lock()
+    def __init__(self, folder: Path, peer: str, signing: Signing | None = None) -> None:
+        """Open the counts; ``signing``: of this node. Raises StateError if what an earlier version left is damaged."""
+        self.folder, self.peer = folder, peer
+        self.lane = Lane(folder / FILE, peer, signing)
+        self._lock = self.lane.lock
+        self._summed = 0  # entries
+        self._newest: Entry | None = None  # the last of them
+        self._kinds: dict[str, dict[str, str]] = {}  # kind → line → the job that has only set it aside; empty: it is counted
+        self._released: dict[str, set[str]] = {}
+        import_counts(folder, self.lane)
 
     def usage(self) -> dict[str, float]:
         """Name of the limit → how much of it is used: of one over a set or a table, of that of which most is used.
 
         Raises:
-            StateError: a file is damaged (``E_STATE_CORRUPT``).
+            StateError: the lane is damaged (``E_STATE_CORRUPT``).
         """
         account = self.account()
         return {
-            "alignments": len(self._lines("inputs")),
-            "changes": max(0, _largest_count(self._lines("changes")) - 1),
-            "trainings": _largest_count(self._lines("trainings")),
-            "models_served": _largest_count(self._lines("models")),
-            "linkages": _largest_count(self._lines("linkages")),
+            "alignments": len(self._counting("inputs")),
+            "changes": max(0, _largest_count(self._counting("changes")) - 1),
+            "trainings": _largest_count(self._counting("trainings")),
+            "models_served": _largest_count(self._counting("models")),
+            "linkages": _largest_count(self._counting("linkages")),
             "epsilon": round(max((epsilon_of(account.total(name).mu) for name in account.tables), default=0), 2),
         }
 
     def check(self, what: Counted) -> None:
         """Raise what :meth:`count` would, and count nothing."""
-        what.number(self._lines(what.kind), self._peer)
+        what.number(self._lines(what.kind), self.peer, self._gone(what.kind))
 
     def count(self, what: Counted) -> int:
         """As :meth:`vfl_node.session.memory.Memory.count`."""
-        with self._lock:
-            number = what.number(lines := self._lines(what.kind), self._peer)
-            if number and not what.is_known(lines):
-                self._add(what.kind, what.line)
+        with self._alone():
+            number = what.number(lines := self._lines(what.kind), self.peer, self._gone(what.kind))
+            if number and not (what.is_known(lines) and what.line not in self._set_aside(what.kind)):
+                self._add("count", {what.kind: [what.line]})
             return number
 
     def account(self) -> Account:
-        """What hidden trainings have spent with this peer. Raises StateError as :meth:`usage`."""
-        lines, accepted = self._lines("spent"), self._read(self._folder / "accepted")
-        if accepted is not None and (loss := loss_line(int(accepted))) not in lines:  # it is written when the two next meet
-            lines.append(loss)
-        return Account(lines, self._lines("forgotten"))
+        """What hidden trainings have spent with this peer, or set aside. Raises StateError as :meth:`usage`."""
+        return Account(self._counting(_SPENT), self._lines(_FORGOTTEN))
 
     def check_expense(self, what: Expense) -> None:
         """As :meth:`vfl_node.session.memory.Memory.check_expense`."""
-        what.total_with(self.account(), self._peer)
+        what.total_with(self.account(), self.peer)
 
     def spend(self, what: Expense) -> Spent:
         """As :meth:`vfl_node.session.memory.Memory.spend`; it is on the disk when this returns."""
-        with self._lock:
-            spent = what.total_with(account := self.account(), self._peer)
-            if what.line not in account.lines:
-                self._add("spent", what.line)
+        with self._alone():
+            spent = what.total_with(account := self.account(), self.peer)
+            if what.line not in account.lines or what.line in self._set_aside(_SPENT):
+                self._add("spend", {_SPENT: [what.line]})
             return spent
+
+    def reserve(self, job_id: str, counts: Sequence[Counted], expenses: Sequence[Expense]) -> None:
+        """As :meth:`vfl_node.session.memory.Memory.reserve`; it is on the disk when this returns."""
+        with self._alone():
+            new: dict[str, list[str]] = {}
+            for what in counts:
+                self.check(what)
+                if not what.is_known(self._counting(what.kind)):
+                    new.setdefault(what.kind, []).append(what.line)
+            for expense in expenses:
+                self.check_expense(expense)
+                if expense.line not in self.account().lines:
+                    new.setdefault(_SPENT, []).append(expense.line)
+            if new:
+                self._add("reserve", new, job=job_id)
+
+    def release(self, job_id: str) -> None:
+        """Let what a job has set aside and not used count no more: it has ended. Raises StateError as :meth:`usage`."""
+        if not self.lane.entries:
+            return
+        with self._alone():
+            self._refresh()
+            left = {kind: list(self._set_aside(kind, job_id)) for kind in self._kinds}
+            if left := {kind: lines for kind, lines in left.items() if lines}:
+                self._add("release", left, job=job_id)
+
+    @property
+    def reserving(self) -> set[str]:
+        """The jobs that have set something aside, and neither used nor released it. Raises StateError as :meth:`usage`."""
+        self._refresh()
+        return {job_id for kind in self._kinds for line in self._set_aside(kind) if (job_id := self._kinds[kind][line])}
 
     def forget(self) -> int:
         """Begin a new count of what is spent with this peer; returns how many expenses counted until now.
 
-        What was counted stays on the disk, and in :meth:`account`. The node may be running: it writes the other file only.
+        What was counted stays in the lane, and in :meth:`account`. The node may be running.
 
         Raises:
             UsageError: nothing counts (``E_CONFIG``).
         """
-        account = self.account()
-        if not (counting := set(account.lines) - set(account.forgotten)):
-            raise UsageError(f"nothing is spent with {self._peer}", code="E_CONFIG", hint="vfl-node budget shows what is")
-        write_checked(self._folder / "forgotten", "\n".join(account.lines).encode())
-        return len(counting)
+        if not (account := self.account()).lines:
+            raise self._nothing_spent()
+        with self._alone():
+            if not (counting := [line for line in account.lines if line not in account.forgotten]):
+                raise self._nothing_spent()
+            self._add("forget", {_FORGOTTEN: counting})
+            return len(counting)
 
-    def _add(self, kind: str, line: str) -> None:
-        write_checked(self._folder / kind, "\n".join([*self._lines(kind), line]).encode())
+    def _nothing_spent(self) -> UsageError:
+        return UsageError(f"nothing is spent with {self.peer}", code="E_CONFIG", hint="vfl-node budget shows what is")
+
+    def _alone(self) -> AbstractContextManager[None]:
+        """A context in which no other thread and no command counts."""
+        return self.lane.held()
+
+    def _add(self, kind: str, lines: dict[str, list[str]], **more: Any) -> None:
+        self.lane.append(kind, {"lines": lines} | more)
 
     def _lines(self, kind: str) -> list[str]:
-        return (self._read(self._folder / kind) or b"").decode().splitlines()
+        """All lines of a kind, in the order in which they came: what was counted, set aside or released."""
+        self._refresh()
+        return list(self._kinds.get(kind, ()))
+
+    def _counting(self, kind: str) -> list[str]:
+        """The lines of a kind that count."""
+        return [line for line in self._lines(kind) if line not in self._gone(kind)]
+
+    def _gone(self, kind: str) -> Collection[str]:
+        return self._released.get(kind, ())
+
+    def _set_aside(self, kind: str, job_id: str = "") -> Iterator[str]:
+        """The lines of a kind that count only because a job, or the one of this id, has set them aside."""
+        gone = self._gone(kind)
+        for line, job in self._kinds.get(kind, {}).items():
+            if job and line not in gone and (not job_id or job == job_id):
+                yield line
+
+    def _refresh(self) -> None:
+        """Add up what has come since the last look."""
+        with self._lock:
+            entries = self.lane.entries
+            if self._summed and (len(entries) < self._summed or entries[self._summed - 1] is not self._newest):
+                self._summed, self._kinds, self._released = 0, {}, {}
+            for entry in entries[self._summed :]:
+                self._sum_up(entry)
+            self._summed, self._newest = len(entries), entries[-1] if entries else None
+
+    def _sum_up(self, entry: Entry) -> None:
+        for kind, lines in entry.body.get("lines", {}).items():
+            known, gone = self._kinds.setdefault(kind, {}), self._released.setdefault(kind, set())
+            for line in lines:
+                if entry.kind == "release":
+                    gone.add(line)
+                    continue
+                gone.discard(line)
+                counted = entry.kind != "reserve" or known.get(line) == ""
+                known[line] = "" if counted else entry.body["job"]
 
     def _read(self, path: Path) -> bytes | None:
         try:

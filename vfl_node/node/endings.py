@@ -10,6 +10,7 @@ from vfl_node.errors import Cancelled, Paused, StateError, VflError
 from vfl_node.node.figures import attach_figures
 from vfl_node.node.predictions import account
 from vfl_node.node.record import Record
+from vfl_node.node.states import UNFINISHED
 from vfl_node.node.store import Store
 from vfl_node.process.machine import utc_now
 from vfl_node.settings.node import Settings
@@ -43,6 +44,8 @@ def conclude(settings: Settings, store: Store, record: Record) -> Record:
             log.warning("what was predicted could not be reported", job=record.id, reason=str(error))
     record = attach_figures(store, record)
     store.end(record)
+    if record.state not in UNFINISHED:
+        store.release(record)
     return record
 
 

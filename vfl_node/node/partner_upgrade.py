@@ -1,4 +1,4 @@
-"""The memory of a partner that a development version before checksums wrote, in the form of this version."""
+"""The memory of a partner that earlier versions wrote, in the form of this version."""
 
 from __future__ import annotations
 
@@ -7,9 +7,55 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from vfl_node.errors import StateError
-from vfl_node.process.files import holds_checked, remove, write_checked
+from vfl_node.process.files import holds_checked, read_checked, remove, write_checked
+from vfl_node.session.counted import LOSS
+from vfl_node.session.spent import loss_line
+from vfl_node.trust.lanes import Lane
+
+IMPORT = "import"
+"""Kind of the entry with what earlier versions had counted."""
 
 SECRET_BYTES = 32
+
+_KINDS = ("inputs", "changes", "trainings", "models", "linkages", "spent", "forgotten", "answers")
+"""Files with the lines of one kind each, of before they were in a lane."""
+
+_OTHERS = ("met", "claimed", "accepted")
+"""Files with numbers of alignments, which heads of lanes have replaced."""
+
+
+def import_counts(folder: Path, lane: Lane) -> None:
+    """Move what earlier versions counted in files into the lane, as one entry; nothing happens to a memory of this version.
+
+    The files are removed last: if that broke off, the entry is there, and only the rest of them goes.
+
+    Args:
+        folder: of this partner; it need not be there.
+        lane: of it.
+
+    Raises:
+        StateError: a file is damaged (``E_STATE_CORRUPT``); then all stay.
+    """
+    upgrade(folder, lane.peer)
+    if not any((folder / kind).exists() for kind in (*_KINDS, *_OTHERS)):
+        return
+    with lane.held():
+        if all(entry.kind != IMPORT for entry in lane.entries):
+            lines = {kind: _read(folder / kind).splitlines() for kind in _KINDS}
+            if accepted := _read(folder / "accepted"):
+                for kind in ("inputs", "changes", "linkages"):
+                    lines[kind].append(f"{LOSS}{accepted}")
+                lines["spent"].append(loss_line(int(accepted)))
+            lane.append(IMPORT, {"lines": {kind: list(dict.fromkeys(each)) for kind, each in lines.items() if each}})
+        for name in (*_KINDS, *_OTHERS):
+            remove(folder / name)
+
+
+def _read(path: Path) -> str:
+    try:
+        return read_checked(path, hint="put the newest copy of state/partners back").decode()
+    except FileNotFoundError:
+        return ""
 
 
 def upgrade(folder: Path, peer: str) -> None:

@@ -46,6 +46,7 @@ from vfl_node.transport.credentials import load_credentials
 from vfl_node.transport.recorder import Recorder
 from vfl_node.trust.audit_log import AuditLog
 from vfl_node.trust.pending import check_paired, forget
+from vfl_node.trust.signers import Signers
 from vfl_node.trust.tokens import Tokens, node_token
 from vfl_node.version import VERSION
 from vfl_node.web.access import Access, OwnersSocket
@@ -96,7 +97,7 @@ class Node:
         trial = read_trial(settings)
         if trial.seeded:
             log.warning(SEEDED)
-        self._store = Store(settings.state_dir, trial)
+        self._store = Store(settings.state_dir, trial, Signers(settings))
         self._works = Works(settings, self._store)
         self._jobs = Jobs(settings, self._store, self._works)
         self.tokens = Tokens(settings.state_dir)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from vfl_node.data.named import table_name
@@ -11,11 +12,18 @@ from vfl_node.job import Job
 from vfl_node.node.counts import PartnerCounts
 from vfl_node.session.spent import Expense
 from vfl_node.settings.node import Settings
+from vfl_node.trust.signers import Signers
+
+_OPENED: dict[Path, PartnerCounts] = {}
+"""By folder: a lane is read once, and then what is new in it."""
 
 
 def counts_with(settings: Settings, peer: str) -> PartnerCounts:
-    """What was counted with ``peer``, to read it: a peer that was never met has no folder."""
-    return PartnerCounts(settings.state_dir / "partners" / peer, peer)
+    """What was counted with ``peer``; a peer that was never met has no folder. Raises StateError if it is damaged."""
+    folder = settings.state_dir / "partners" / peer
+    if folder not in _OPENED:
+        _OPENED[folder] = PartnerCounts(folder, peer, Signers(settings))
+    return _OPENED[folder]
 
 
 def check_budget(settings: Settings, job: Job) -> None:

@@ -35,6 +35,7 @@ from vfl_node.node.states import UNFINISHED, State
 from vfl_node.process import failpoints
 from vfl_node.process.files import fault, private_file
 from vfl_node.process.machine import utc_now
+from vfl_node.trust.lanes import Signing
 
 log = structlog.get_logger()
 
@@ -42,15 +43,20 @@ log = structlog.get_logger()
 class Store:
     """The index of jobs of one node; safe to use from several threads."""
 
-    def __init__(self, folder: Path, trial: Trial | None = None) -> None:
-        """Open or create the store in ``folder``, which becomes private to this user (0700); ``trial``: what it belongs to.
+    def __init__(self, folder: Path, trial: Trial | None = None, signing: Signing | None = None) -> None:
+        """Open or create the store in ``folder``, which becomes private to this user (0700).
+
+        Args:
+            folder: of the node's state.
+            trial: what it belongs to.
+            signing: with which key the node signs its ledgers; None: with none.
 
         Raises:
             StateError: the folder cannot be written (``E_STATE``), another node uses it
                 (``E_STATE_LOCKED``), or the index is damaged or of a newer release (``E_STATE_CORRUPT``,
                 ``E_STATE_VERSION``).
         """
-        self.folder, self._trial = folder, trial or Trial()
+        self.folder, self._trial, self._signing = folder, trial or Trial(), signing
         self._lock = threading.RLock()
         self._partners: dict[str, Partner] = {}
         self._unwritten: dict[str, Record] = {}
@@ -320,8 +326,29 @@ class Store:
         with self._lock:
             if peer not in self._partners:
                 secret, own = self._trial.memory_secret(peer), self._trial.own_secret()
-                self._partners[peer] = Partner(self.folder / "partners", peer, secret, own)
+                self._partners[peer] = Partner(self.folder / "partners", peer, secret, own, self._signing)
             return self._partners[peer]
+
+    def release(self, record: Record) -> None:
+        """Let what a job that has ended had set aside with its partners and not used count no more. Never raises."""
+        for peer in record.parties:
+            try:
+                if (self.folder / "partners" / peer).exists():
+                    self.partner(peer).release(record.id)
+            except (OSError, StateError) as error:
+                log.warning("what a job had set aside still counts", job=record.id, peer=peer, reason=str(error))
+
+    def release_ended(self) -> None:
+        """The same for all jobs that ended as the process died. Never raises."""
+        for folder in (self.folder / "partners").glob("*/"):
+            try:
+                partner = self.partner(folder.name)
+                for job_id in partner.reserving:
+                    record = self.get(job_id)
+                    if record is None or record.state not in UNFINISHED:
+                        partner.release(job_id)
+            except (OSError, StateError) as error:
+                log.warning("what jobs had set aside still counts", peer=folder.name, reason=str(error))
 
     def _write(self, record: Record, verb: Literal["INSERT", "REPLACE"], documents: Documents = NO_DOCUMENTS) -> None:
         with self._lock, self._explain_errors():

@@ -78,6 +78,7 @@ class Works:
         for record in self._store.records():
             if record.over:
                 self._store.destroy_secrets(record)
+        self._store.release_ended()
         for record in self._store.list_unfinished():
             self._go_on(record.id)
         self._watcher = threading.Thread(target=self._watch, name="jobs", daemon=True)

@@ -39,6 +39,10 @@ POINTS: Mapping[str, str] = {
     "decided": "it is stored, and the job has not begun or ended yet",
     "met": "all conversations of an attempt have begun",
     "preflight": "this party's preflight is to be sent",
+    "lane": "an entry of a ledger is to be written",
+    "laned": "it is on the disk",
+    "head": "the head of a ledger is to be shown to the peer",
+    "headed": "the heads of both ledgers are stored",
     "agreed": "both sides of a conversation agree on where to begin",
     # Alignment.
     "align-size": "the number of identifiers is to be sent",

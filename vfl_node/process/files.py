@@ -23,6 +23,7 @@ from vfl_node.process import failpoints
 
 _MAGIC = b"VFLc"
 _HEAD_BYTES = 4 + 2 + 32
+_TAIL_BYTES = 64 << 10
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 VERSION = 1
@@ -220,6 +221,34 @@ def remove(path: Path) -> None:
     """Remove ``path``, if it is there; when this returns it stays removed."""
     path.unlink(missing_ok=True)
     make_names_durable(path.parent)
+
+
+def cut_torn_line(descriptor: int) -> int:
+    """Remove what follows the last end of a line, which a crash has left; how many bytes that was. Raises OSError."""
+    size = os.fstat(descriptor).st_size
+    end = size
+    while end:
+        start = max(0, end - _TAIL_BYTES)
+        if (found := os.pread(descriptor, end - start, start).rfind(b"\n")) >= 0:
+            end = start + found + 1
+            break
+        end = start
+    if end < size:
+        os.ftruncate(descriptor, end)
+    return size - end
+
+
+def append_durably(descriptor: int, data: bytes) -> None:
+    """Append ``data`` and wait for the disk. Raises OSError, and then leaves nothing of it."""
+    size = os.fstat(descriptor).st_size
+    try:
+        left = memoryview(data)
+        while left:
+            left = left[os.write(descriptor, left) :]
+        os.fsync(descriptor)
+    except OSError:
+        os.ftruncate(descriptor, size)
+        raise
 
 
 def _digest(version: bytes, data: bytes) -> bytes:

@@ -6,7 +6,7 @@ limit is lowered later.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from vfl_node.errors import PolicyError
@@ -43,22 +43,24 @@ class Counted:
     free: int = 0
     begins: bool = True
 
-    def number(self, lines: Sequence[str], peer: str) -> int:
+    def number(self, lines: Sequence[str], peer: str, released: Collection[str] = ()) -> int:
         """Which one it is of those that count towards the same limit, from 1; 0: it does not count.
 
         Args:
-            lines: of what was counted with ``peer`` before.
+            lines: of what was counted with ``peer`` before, and of what was set aside.
             peer: a partner.
+            released: those of them that do not count any more, since their jobs have not begun to use them.
 
         Raises:
             PolicyError: it would be one too many (``E_BUDGET``).
         """
         before = [line for line in lines if line.startswith(self.over) or " " not in line]
-        if known := self._known.intersection(before):
+        known = self._known.intersection(before)
+        if known - set(released):
             return min(map(before.index, known)) + 1
         if not self.begins and all(line.startswith(LOSS) for line in before):
             return 0
-        count = len(before) - self.free
+        count = sum(line not in released for line in before) - self.free
         if self.limit is not None and count >= self.limit:
             raise PolicyError(
                 self.error.format(peer=peer, count=count),
@@ -66,7 +68,7 @@ class Counted:
                 hint=self.hint.format(more=count + 1),
                 for_peer=tell_why("budget"),
             )
-        return len(before) + 1
+        return (min(map(before.index, known)) if known else len(before)) + 1
 
     def is_known(self, lines: Sequence[str]) -> bool:
         """Whether it is counted already."""

@@ -10,6 +10,7 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import StateError
 from vfl_node.session.answers import Answer
 from vfl_node.session.counted import Counted
+from vfl_node.session.heads import Heads
 from vfl_node.session.spent import Expense, Spent
 
 
@@ -47,6 +48,13 @@ class Memory(Protocol):
             PolicyError: it would be one more than its limit (``E_BUDGET``).
         """
 
+    def reserve(self, job_id: str, counts: Sequence[Counted], expenses: Sequence[Expense]) -> None:
+        """Set aside what a job will count and spend: it counts from now on, until the job has ended without it.
+
+        Raises:
+            PolicyError: it would be more than the owner allows (``E_BUDGET``); then nothing is set aside.
+        """
+
     def check_expense(self, what: Expense) -> None:
         """Raise what :meth:`spend` would, and spend nothing."""
 
@@ -66,43 +74,17 @@ class Memory(Protocol):
 
 
 class PeerMemory(Memory, Protocol):
-    """What a node remembers of a peer that it talks to: with how many alignments it began, too."""
+    """What a node remembers of one peer."""
 
     @property
-    def seen(self) -> int:
-        """How many alignments the peer has begun with this node, by the last count that it sent."""
-
-    def check_not_older(self, peer_has_seen: int) -> None:
-        """Refuse to go on if the peer has seen alignments that this node does not remember.
-
-        Raises:
-            StateError: the peer has seen alignments that are not remembered (``E_STATE_OLDER``).
-        """
-
-    def begin(self) -> int:
-        """Count an alignment that begins with this peer; returns how many there were, this one included."""
-
-    def saw(self, begun: int) -> None:
-        """Remember how many alignments the peer says that it has begun."""
-
-
-def forgotten_error(peer: str, seen: int, begun: int) -> StateError:
-    """The error of a node that has forgotten alignments which ``peer`` has seen."""
-    return StateError(
-        f"{peer} has seen {seen} alignments of this node with it, and this node remembers {begun}: what it remembers of {peer} "
-        "is older than that, or gone, as after a backup was restored",
-        code="E_STATE_OLDER",
-        hint=f"put the newest copy of state/partners/{peer} back; if there is none: vfl-node accept-loss {peer}, which counts "
-        f"as a changed set, since {peer} can compare what is drawn from now on with what is lost, and leaves hidden trainings "
-        "nothing to spend",
-        for_peer="what it remembers of earlier jobs with this node is older than they are, or gone; its owner has to decide",
-    )
+    def heads(self) -> Heads | None:
+        """How the ledger about the peer stands, to be shown to it; None if this memory ends with the run."""
 
 
 class JointMemory:
     """What a node remembers of several peers, as one memory: what is promised to one of them is promised to all.
 
-    It has no numbers of alignments that were begun: those are counted with each peer that this party talks to.
+    It has no heads: those are shown to each peer that this party talks to.
 
     Args:
         memories: of each peer, in the order of the job's parties.
@@ -148,6 +130,15 @@ class JointMemory:
         """As :meth:`Memory.count`, in each; returns the largest number."""
         return max(memory.count(what) for memory in self._memories)
 
+    def reserve(self, job_id: str, counts: Sequence[Counted], expenses: Sequence[Expense]) -> None:
+        """As :meth:`Memory.reserve`, in each, unless one of them refuses."""
+        for what in counts:
+            self.check(what)
+        for expense in expenses:
+            self.check_expense(expense)
+        for memory in self._memories:
+            memory.reserve(job_id, counts, expenses)
+
     def check_expense(self, what: Expense) -> None:
         """As :meth:`Memory.check_expense`, in each."""
         for memory in self._memories:
@@ -179,7 +170,6 @@ class MemoryOfOneRun:
     def __init__(self, secret: Randomness) -> None:
         self._secret = secret
         self._stored: dict[str, bytes] = {}
-        self._begun = self._seen = 0
 
     @property
     def secret(self) -> Randomness:
@@ -205,23 +195,8 @@ class MemoryOfOneRun:
         return self._stored[name]
 
     @property
-    def seen(self) -> int:
-        """As :attr:`Memory.seen`."""
-        return self._seen
-
-    def check_not_older(self, peer_has_seen: int) -> None:
-        """As :meth:`Memory.check_not_older`."""
-        if peer_has_seen > self._begun:
-            raise forgotten_error("the peer", peer_has_seen, self._begun)
-
-    def begin(self) -> int:
-        """As :meth:`Memory.begin`."""
-        self._begun += 1
-        return self._begun
-
-    def saw(self, begun: int) -> None:
-        """As :meth:`Memory.saw`."""
-        self._seen = max(self._seen, begun)
+    def heads(self) -> None:
+        """None: no later run could go on from them."""
 
     def check(self, what: Counted) -> None:
         """Nothing is counted: the object ends with the run."""
@@ -229,6 +204,9 @@ class MemoryOfOneRun:
     def count(self, what: Counted) -> int:
         """Always 1, likewise."""
         return 1
+
+    def reserve(self, job_id: str, counts: Sequence[Counted], expenses: Sequence[Expense]) -> None:
+        """Nothing, likewise."""
 
     def check_expense(self, what: Expense) -> None:
         """Nothing, likewise."""

@@ -10,6 +10,7 @@ from typing import Protocol
 from vfl_node.errors import PeerError, ProtocolError, peer_text
 from vfl_node.job import Job, differing_fields
 from vfl_node.process import failpoints
+from vfl_node.session.heads import Heads, exchange_heads
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.generated.vfl.v1 import session_pb2
 from vfl_node.version import OLDEST_SENT, PROTOCOL_VERSION, VERSION, common_version
@@ -69,8 +70,9 @@ async def preflight(
     salt: bytes,
     inputs: InputCommitments,
     marks: ConsentMarks = NO_MARKS,
+    heads: Heads | None = None,
 ) -> Agreement:
-    """Compare version, job fields and inputs with the peer; agree on attempt and checkpoint.
+    """Compare version, job fields, inputs and ledgers with the peer; agree on attempt and checkpoint.
 
     Args:
         channel: a new conversation.
@@ -82,13 +84,15 @@ async def preflight(
         salt: secret of this job; what the peer gets is an HMAC under it.
         inputs: where commitments are kept.
         marks: of the job's manifest, and of the consents to it.
+        heads: of the ledger about the peer; None where none is kept.
 
     Raises:
         PeerError: another protocol version (``E_VERSION``), another job (``E_MANIFEST``,
             naming the fields), or as :func:`_check_marks`.
-        StateError: an input has changed since the job began.
+        StateError: an input has changed since the job began; or as :func:`vfl_node.session.heads.exchange_heads`.
+        ProtocolError: the peer shows no ledger (``E_LEDGER``); or likewise.
 
-    Leaks: that this party's input is (or is not) the one of an earlier attempt; nothing else.
+    Leaks: that this party's input is (or is not) the one of an earlier attempt; how many entries its ledger has.
     """
     inputs.check_input(own, input_digest)
     ours = job.field_digests()
@@ -106,6 +110,7 @@ async def preflight(
                 input_digest=hmac.digest(salt, input_digest, hashlib.sha256),
                 manifest_sha256=marks.manifest,
                 consents_sha256=marks.consents,
+                seen=heads.seen if heads else None,
             )
         )
         theirs = await channel.receive(session_pb2.Preflight)
@@ -124,6 +129,10 @@ async def preflight(
             )
         _check_marks(channel.peer, marks, ConsentMarks(theirs.manifest_sha256, theirs.consents_sha256))
         inputs.check_input(channel.peer, theirs.input_digest)
+        if heads:
+            if not theirs.HasField("seen"):
+                raise ProtocolError(f"{channel.peer} does not show how the ledgers stand", code="E_LEDGER")
+            await exchange_heads(channel, heads, theirs.seen)
     common = tuple(name for name in checkpoints if name in set(theirs.checkpoints))
     agreed = max(attempt, theirs.attempt)
     channel.attempt = agreed

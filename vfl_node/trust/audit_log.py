@@ -26,7 +26,7 @@ from typing import Any
 import structlog
 
 from vfl_node.errors import peer_text
-from vfl_node.process.files import make_names_durable
+from vfl_node.process.files import append_durably, cut_torn_line, make_names_durable
 
 log = structlog.get_logger()
 
@@ -148,7 +148,7 @@ class AuditLog:
         descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         try:
             os.fchmod(descriptor, 0o600)
-            cut = _cut_torn_line(descriptor)
+            cut = cut_torn_line(descriptor)
             number, digest = _end_of(_tail(descriptor)) or self._earlier()
             lost = self._last[0] > number or (self._last[0] == number and self._last[1] != digest)
             if lost:  # what this process wrote is not there any more: the gap stays to be seen
@@ -165,7 +165,7 @@ class AuditLog:
                 number += 1
                 line, digest = _make_line(number, digest, datetime.fromtimestamp(self._clock(), timezone.utc), entry)
                 text += line
-            _write_all(descriptor, text)
+            append_durably(descriptor, text)
             self._last = (number, digest)
         finally:
             os.close(descriptor)
@@ -279,25 +279,3 @@ def _end_of(text: bytes) -> tuple[int, str] | None:
 def _tail(descriptor: int) -> bytes:
     size = os.fstat(descriptor).st_size
     return os.pread(descriptor, _TAIL_BYTES, max(0, size - _TAIL_BYTES))
-
-
-def _cut_torn_line(descriptor: int) -> int:
-    """Cut what follows the last end of a line, left by a crash; how many bytes that was."""
-    tail = _tail(descriptor)
-    torn = len(tail) - (tail.rfind(b"\n") + 1)
-    if torn:
-        os.ftruncate(descriptor, os.fstat(descriptor).st_size - torn)
-    return torn
-
-
-def _write_all(descriptor: int, text: bytes) -> None:
-    """Append ``text`` and wait for the disk. Raises OSError, and then leaves nothing of it."""
-    size = os.fstat(descriptor).st_size
-    try:
-        left = memoryview(text)
-        while left:
-            left = left[os.write(descriptor, left) :]
-        os.fsync(descriptor)
-    except OSError:
-        os.ftruncate(descriptor, size)
-        raise

@@ -24,6 +24,11 @@ class Signers:
         self._settings = settings
 
     @property
+    def name(self) -> str:
+        """Of this party."""
+        return self._settings.name
+
+    @property
     def key(self) -> Ed25519PrivateKey | None:
         """The key with which this node signs; None where it signs nothing: in plaintext, or under a shared authority.
 

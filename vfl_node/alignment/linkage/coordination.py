@@ -142,17 +142,13 @@ class Linker:
     async def _introduce(self, channel: Channel) -> None:
         """Step 5: hear what this party commits to, and tell it what the other one does."""
         session, peer = self._session, channel.peer
-        memory = session.memories[peer]
         said = await channel.receive(EncodingTerms)
-        memory.check_not_older(min(said.seen, terms.MOST_BEGUN))
         terms.check_terms(said, peer, self._bits)
         if len(said.salt) != terms.DIGEST_BYTES or len(said.seed_mark) != terms.DIGEST_BYTES:
             raise ProtocolError(f"{peer} commits to filters without a salt or a mark of their seed")
         check_size(peer, said.count, self._align, session.policy.limits)
         session.attempt.pins.check(f"linkage terms of {peer}", terms.pinned_digest(said))
         column = self._filters.column(f"filters of {peer}")
-        seen, begun = memory.seen, memory.begin()
-        memory.saw(min(said.begun, terms.MOST_BEGUN))
         with self._one:
             self._said[peer] = said
         while len(self._said) < 2:
@@ -163,7 +159,7 @@ class Linker:
         other = self._said[self._passive if peer == self._active else self._active]
         shown = {field: getattr(other, field) for field in terms.SHOWN}
         failpoints.reach("align-size")
-        await channel.send(EncodingTerms(**shown, begun=begun, seen=seen, held=len(column)))
+        await channel.send(EncodingTerms(**shown, held=len(column)))
 
     def _check_seeds(self) -> None:
         active, passive = self._said[self._active], self._said[self._passive]

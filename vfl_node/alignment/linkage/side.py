@@ -183,12 +183,10 @@ class DataSide:
     async def _exchange_terms(self, own: EncodingTerms) -> EncodingTerms:
         """Tell the data peer what this party has encoded, and hear the same of it."""
         session, channel = self.session, self.session.peer
-        memory = session.memories[channel.peer]
         failpoints.reach("align-size")
         shown = {field: getattr(own, field) for field in terms.SHOWN}
-        await channel.send(EncodingTerms(**shown, begun=memory.begin()))
+        await channel.send(EncodingTerms(**shown))
         theirs = await channel.receive(EncodingTerms)
-        memory.saw(min(theirs.begun, terms.MOST_BEGUN))
         terms.check_terms(theirs, channel.peer, self.bits)
         check_size(channel.peer, theirs.count, self.align, session.policy.limits)
         session.attempt.pins.check("linkage terms", terms.pinned_digest(theirs))
@@ -199,16 +197,11 @@ class DataSide:
 
         Raises:
             ProtocolError: it heard something else of the peer than this party did (``E_COMMITMENT``).
-            StateError: it or this node remembers less than the other has seen (``E_STATE_OLDER``).
         """
         channel, peer = self.coordinator, self.session.peer.peer
-        memory = self.session.memories[channel.peer]
-        seen = memory.seen
-        own.begun, own.seen, own.held, own.seed_mark = memory.begin(), seen, len(found), seed_mark
+        own.held, own.seed_mark = len(found), seed_mark
         await channel.send(own)
         answer = await channel.receive(EncodingTerms)
-        memory.check_not_older(min(answer.seen, terms.MOST_BEGUN))
-        memory.saw(min(answer.begun, terms.MOST_BEGUN))
         if any(getattr(answer, field) != getattr(theirs, field) for field in terms.SHOWN):
             raise ProtocolError(
                 f"{peer} tells {channel.peer} of other encoded records than this node",

@@ -10,8 +10,6 @@ from vfl_node.job import Align
 from vfl_node.transport.generated.vfl.v1.linkage_pb2 import EncodingTerms
 
 DIGEST_BYTES = 32
-MOST_BEGUN = 2**62
-"""Alignments that a peer is believed to have begun; it may claim more than there is time for."""
 
 ANY_SET = b"any set"
 """In place of a set where linkages on different terms are counted: noise of pairs that did not change is drawn once on each."""

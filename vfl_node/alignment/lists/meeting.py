@@ -37,7 +37,6 @@ from vfl_node.settings.node import Limits
 from vfl_node.transport.generated.vfl.v1 import alignment_pb2
 
 _MARK_BYTES = 32
-_MOST_BEGUN = 2**62  # of alignments; a peer may claim more than there is time for
 
 
 @dataclass(frozen=True)
@@ -83,9 +82,9 @@ async def meet(
         ProtocolError: a party's mark is none.
         StateError: a party's set has another size than in an earlier attempt (``E_REPLAY``), the
             disk or the memory has no room for the lists (``E_DISK_FULL``, ``E_MEMORY``), or what this node remembered of
-            a peer is gone (``E_STATE_LOST``) or older than what the peer has seen (``E_STATE_OLDER``).
+            a peer is gone (``E_STATE_LOST``).
 
-    Leaks: whether our records are those of an earlier job with these parties; to a peer how many alignments there were with it.
+    Leaks: whether our records are those of an earlier job with these parties.
     """
     terms, role = session.job.align, session.role
     limits, memory = session.policy.limits, session.memory
@@ -120,11 +119,10 @@ async def exchange_marks(session: Session, records: OwnRecords, group: str) -> t
     mark = memory.secret.derive(f"input {ours.hex()}").bytes(_MARK_BYTES)
     least = limits.min_overlap if len(session.others) > 1 else 0
     for peer, channel in session.data_peers.items():
-        await channel.send(alignment_pb2.Remembered(mark=mark, seen=session.memories[peer].seen, min_overlap=least))
+        await channel.send(alignment_pb2.Remembered(mark=mark, min_overlap=least))
     said = {peer: await channel.receive(alignment_pb2.Remembered) for peer, channel in session.data_peers.items()}
     for peer, answer in said.items():
         _check_mark(peer, answer.mark)
-        session.memories[peer].check_not_older(min(answer.seen, _MOST_BEGUN))
     theirs = await relay(
         session,
         {peer: alignment_pb2.OtherMark(mark=answer.mark, min_overlap=answer.min_overlap) for peer, answer in said.items()},
@@ -165,10 +163,8 @@ async def _exchange_sizes(
     for peer, channel in session.data_peers.items():
         held = [alignment_pb2.Held(list=name, rows=rows) for name, rows in columns.held_counts(receives[peer]).items()]
         failpoints.reach("align-size")
-        await channel.send(alignment_pb2.SetSize(count=ours, begun=session.memories[peer].begin(), held=held))
+        await channel.send(alignment_pb2.SetSize(count=ours, held=held))
     said = {peer: await channel.receive(alignment_pb2.SetSize) for peer, channel in session.data_peers.items()}
-    for peer, answer in said.items():
-        session.memories[peer].saw(min(answer.begun, _MOST_BEGUN))
     theirs = await relay(
         session,
         {peer: int(answer.count) for peer, answer in said.items()},

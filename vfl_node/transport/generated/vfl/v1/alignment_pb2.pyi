@@ -7,24 +7,20 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Remembered(_message.Message):
-    __slots__ = ("mark", "seen", "min_overlap")
+    __slots__ = ("mark", "min_overlap")
     MARK_FIELD_NUMBER: _ClassVar[int]
-    SEEN_FIELD_NUMBER: _ClassVar[int]
     MIN_OVERLAP_FIELD_NUMBER: _ClassVar[int]
     mark: bytes
-    seen: int
     min_overlap: int
-    def __init__(self, mark: _Optional[bytes] = ..., seen: _Optional[int] = ..., min_overlap: _Optional[int] = ...) -> None: ...
+    def __init__(self, mark: _Optional[bytes] = ..., min_overlap: _Optional[int] = ...) -> None: ...
 
 class SetSize(_message.Message):
-    __slots__ = ("count", "begun", "held")
+    __slots__ = ("count", "held")
     COUNT_FIELD_NUMBER: _ClassVar[int]
-    BEGUN_FIELD_NUMBER: _ClassVar[int]
     HELD_FIELD_NUMBER: _ClassVar[int]
     count: int
-    begun: int
     held: _containers.RepeatedCompositeFieldContainer[Held]
-    def __init__(self, count: _Optional[int] = ..., begun: _Optional[int] = ..., held: _Optional[_Iterable[_Union[Held, _Mapping]]] = ...) -> None: ...
+    def __init__(self, count: _Optional[int] = ..., held: _Optional[_Iterable[_Union[Held, _Mapping]]] = ...) -> None: ...
 
 class OtherMarks(_message.Message):
     __slots__ = ("marks",)

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14vfl/v1/linkage.proto\x12\x06vfl.v1\"\'\n\tPivotSeed\x12\x0c\n\x04mark\x18\x01 \x01(\x0c\x12\x0c\n\x04seed\x18\x02 \x01(\x0c\"\x8c\x01\n\rEncodingTerms\x12\x0c\n\x04\x62its\x18\x01 \x01(\r\x12\r\n\x05\x63ount\x18\x02 \x01(\x04\x12\x12\n\ncommitment\x18\x03 \x01(\x0c\x12\r\n\x05\x62\x65gun\x18\x04 \x01(\x04\x12\x0c\n\x04seen\x18\x05 \x01(\x04\x12\x0c\n\x04held\x18\x06 \x01(\x04\x12\x11\n\tseed_mark\x18\x07 \x01(\x0c\x12\x0c\n\x04salt\x18\x08 \x01(\x0c\"F\n\x05Reuse\x12\x0b\n\x03max\x18\x01 \x01(\r\x12\x0e\n\x06median\x18\x02 \x01(\x01\x12\x11\n\tdeviation\x18\x03 \x01(\x01\x12\r\n\x05sigma\x18\x04 \x01(\x01\"\x11\n\x0fLinkageAccepted\"R\n\x05Scale\x12\x0c\n\x04mean\x18\x01 \x01(\x01\x12\x11\n\tdeviation\x18\x02 \x01(\x01\x12\r\n\x05sigma\x18\x03 \x01(\x01\x12\x19\n\x11without_candidate\x18\x04 \x01(\x04\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14vfl/v1/linkage.proto\x12\x06vfl.v1\"\'\n\tPivotSeed\x12\x0c\n\x04mark\x18\x01 \x01(\x0c\x12\x0c\n\x04seed\x18\x02 \x01(\x0c\"{\n\rEncodingTerms\x12\x0c\n\x04\x62its\x18\x01 \x01(\r\x12\r\n\x05\x63ount\x18\x02 \x01(\x04\x12\x12\n\ncommitment\x18\x03 \x01(\x0c\x12\x0c\n\x04held\x18\x06 \x01(\x04\x12\x11\n\tseed_mark\x18\x07 \x01(\x0c\x12\x0c\n\x04salt\x18\x08 \x01(\x0cJ\x04\x08\x04\x10\x05J\x04\x08\x05\x10\x06\"F\n\x05Reuse\x12\x0b\n\x03max\x18\x01 \x01(\r\x12\x0e\n\x06median\x18\x02 \x01(\x01\x12\x11\n\tdeviation\x18\x03 \x01(\x01\x12\r\n\x05sigma\x18\x04 \x01(\x01\"\x11\n\x0fLinkageAccepted\"R\n\x05Scale\x12\x0c\n\x04mean\x18\x01 \x01(\x01\x12\x11\n\tdeviation\x18\x02 \x01(\x01\x12\r\n\x05sigma\x18\x03 \x01(\x01\x12\x19\n\x11without_candidate\x18\x04 \x01(\x04\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,12 +33,12 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_PIVOTSEED']._serialized_start=32
   _globals['_PIVOTSEED']._serialized_end=71
-  _globals['_ENCODINGTERMS']._serialized_start=74
-  _globals['_ENCODINGTERMS']._serialized_end=214
-  _globals['_REUSE']._serialized_start=216
-  _globals['_REUSE']._serialized_end=286
-  _globals['_LINKAGEACCEPTED']._serialized_start=288
-  _globals['_LINKAGEACCEPTED']._serialized_end=305
-  _globals['_SCALE']._serialized_start=307
-  _globals['_SCALE']._serialized_end=389
+  _globals['_ENCODINGTERMS']._serialized_start=73
+  _globals['_ENCODINGTERMS']._serialized_end=196
+  _globals['_REUSE']._serialized_start=198
+  _globals['_REUSE']._serialized_end=268
+  _globals['_LINKAGEACCEPTED']._serialized_start=270
+  _globals['_LINKAGEACCEPTED']._serialized_end=287
+  _globals['_SCALE']._serialized_start=289
+  _globals['_SCALE']._serialized_end=371
 # @@protoc_insertion_point(module_scope)

@@ -13,24 +13,20 @@ class PivotSeed(_message.Message):
     def __init__(self, mark: _Optional[bytes] = ..., seed: _Optional[bytes] = ...) -> None: ...
 
 class EncodingTerms(_message.Message):
-    __slots__ = ("bits", "count", "commitment", "begun", "seen", "held", "seed_mark", "salt")
+    __slots__ = ("bits", "count", "commitment", "held", "seed_mark", "salt")
     BITS_FIELD_NUMBER: _ClassVar[int]
     COUNT_FIELD_NUMBER: _ClassVar[int]
     COMMITMENT_FIELD_NUMBER: _ClassVar[int]
-    BEGUN_FIELD_NUMBER: _ClassVar[int]
-    SEEN_FIELD_NUMBER: _ClassVar[int]
     HELD_FIELD_NUMBER: _ClassVar[int]
     SEED_MARK_FIELD_NUMBER: _ClassVar[int]
     SALT_FIELD_NUMBER: _ClassVar[int]
     bits: int
     count: int
     commitment: bytes
-    begun: int
-    seen: int
     held: int
     seed_mark: bytes
     salt: bytes
-    def __init__(self, bits: _Optional[int] = ..., count: _Optional[int] = ..., commitment: _Optional[bytes] = ..., begun: _Optional[int] = ..., seen: _Optional[int] = ..., held: _Optional[int] = ..., seed_mark: _Optional[bytes] = ..., salt: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, bits: _Optional[int] = ..., count: _Optional[int] = ..., commitment: _Optional[bytes] = ..., held: _Optional[int] = ..., seed_mark: _Optional[bytes] = ..., salt: _Optional[bytes] = ...) -> None: ...
 
 class Reuse(_message.Message):
     __slots__ = ("max", "median", "deviation", "sigma")

@@ -117,7 +117,7 @@ class Frame(_message.Message):
     def __init__(self, job_id: _Optional[str] = ..., attempt: _Optional[int] = ..., phase: _Optional[str] = ..., sequence: _Optional[int] = ..., type: _Optional[str] = ..., body: _Optional[bytes] = ...) -> None: ...
 
 class Preflight(_message.Message):
-    __slots__ = ("party", "protocol_version", "software_version", "fields", "attempt", "checkpoints", "input_digest", "oldest_protocol_version", "manifest_sha256", "consents_sha256")
+    __slots__ = ("party", "protocol_version", "software_version", "fields", "attempt", "checkpoints", "input_digest", "oldest_protocol_version", "manifest_sha256", "consents_sha256", "seen")
     PARTY_FIELD_NUMBER: _ClassVar[int]
     PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
     SOFTWARE_VERSION_FIELD_NUMBER: _ClassVar[int]
@@ -128,6 +128,7 @@ class Preflight(_message.Message):
     OLDEST_PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
     MANIFEST_SHA256_FIELD_NUMBER: _ClassVar[int]
     CONSENTS_SHA256_FIELD_NUMBER: _ClassVar[int]
+    SEEN_FIELD_NUMBER: _ClassVar[int]
     party: str
     protocol_version: int
     software_version: str
@@ -138,7 +139,34 @@ class Preflight(_message.Message):
     oldest_protocol_version: int
     manifest_sha256: bytes
     consents_sha256: bytes
-    def __init__(self, party: _Optional[str] = ..., protocol_version: _Optional[int] = ..., software_version: _Optional[str] = ..., fields: _Optional[_Iterable[_Union[FieldDigest, _Mapping]]] = ..., attempt: _Optional[int] = ..., checkpoints: _Optional[_Iterable[str]] = ..., input_digest: _Optional[bytes] = ..., oldest_protocol_version: _Optional[int] = ..., manifest_sha256: _Optional[bytes] = ..., consents_sha256: _Optional[bytes] = ...) -> None: ...
+    seen: LedgerHead
+    def __init__(self, party: _Optional[str] = ..., protocol_version: _Optional[int] = ..., software_version: _Optional[str] = ..., fields: _Optional[_Iterable[_Union[FieldDigest, _Mapping]]] = ..., attempt: _Optional[int] = ..., checkpoints: _Optional[_Iterable[str]] = ..., input_digest: _Optional[bytes] = ..., oldest_protocol_version: _Optional[int] = ..., manifest_sha256: _Optional[bytes] = ..., consents_sha256: _Optional[bytes] = ..., seen: _Optional[_Union[LedgerHead, _Mapping]] = ...) -> None: ...
+
+class LedgerHead(_message.Message):
+    __slots__ = ("entries", "link", "signature")
+    ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    LINK_FIELD_NUMBER: _ClassVar[int]
+    SIGNATURE_FIELD_NUMBER: _ClassVar[int]
+    entries: int
+    link: bytes
+    signature: bytes
+    def __init__(self, entries: _Optional[int] = ..., link: _Optional[bytes] = ..., signature: _Optional[bytes] = ...) -> None: ...
+
+class HeadProof(_message.Message):
+    __slots__ = ("head", "commits", "lost")
+    HEAD_FIELD_NUMBER: _ClassVar[int]
+    COMMITS_FIELD_NUMBER: _ClassVar[int]
+    LOST_FIELD_NUMBER: _ClassVar[int]
+    head: LedgerHead
+    commits: _containers.RepeatedScalarFieldContainer[bytes]
+    lost: bool
+    def __init__(self, head: _Optional[_Union[LedgerHead, _Mapping]] = ..., commits: _Optional[_Iterable[bytes]] = ..., lost: bool = ...) -> None: ...
+
+class HeadSigned(_message.Message):
+    __slots__ = ("signature",)
+    SIGNATURE_FIELD_NUMBER: _ClassVar[int]
+    signature: bytes
+    def __init__(self, signature: _Optional[bytes] = ...) -> None: ...
 
 class FieldDigest(_message.Message):
     __slots__ = ("field", "sha256")
