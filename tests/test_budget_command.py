@@ -15,6 +15,7 @@ from vfl_node.gdp import mu_of
 from vfl_node.node.partners import Partner, accept_loss
 from vfl_node.node.setup import init
 from vfl_node.session.spent import Expense, auc_text
+from vfl_node.transport.generated.vfl.v1.session_pb2 import LedgerHead
 
 JOB = """\
 name: trial
@@ -93,9 +94,8 @@ def test_it_says_where_there_is_no_bound_and_where_the_count_is_lost(config: Pat
     lab.spend(Expense("default", "first", mu_of(1), "networks", 4.0))
     assert "lab, default: NO BOUND for what 1 of its jobs opened" in budget(config).stdout
     with pytest.raises(StateError):
-        lab.check_not_older(2)
-    accept_loss(config.parent / "state" / "partners", "lab")
-    lab.check_not_older(2)
+        lab.heads("job").prove(LedgerHead(entries=9, link=b"l" * 32))
+    accept_loss(lab)
     (row,) = shown(config, "lab")
     assert (row["lost"], row["fits"], row["left"]) == (True, 0, 0)
     assert "what was counted is lost, so nothing fits: vfl-node budget --forget lab" in budget(config).stdout
@@ -113,8 +113,8 @@ def test_mistakes_and_damage_are_said(config: Path, lab: Partner) -> None:
     job.write_text("name: trial\nparties: {active: clinic, passive: lab}\n")
     assert isinstance(budget(config, "--job", job).exception, UsageError)
     lab.spend(Expense("default", "first", mu_of(1), limit=4.0))
-    path = config.parent / "state" / "partners" / "lab" / "spent"
-    path.write_bytes(path.read_bytes()[:-1])
+    path = config.parent / "state" / "partners" / "lab" / "ledger.log"
+    path.write_bytes(path.read_bytes().replace(b"first", b"worst"))
     assert isinstance(damaged := budget(config).exception, StateError)
     assert damaged.code == "E_STATE_CORRUPT"
 

@@ -26,6 +26,7 @@ from vfl_node.errors import StateError, UsageError, VflError
 from vfl_node.execution.live import AT_REST
 from vfl_node.node.partners import Partner
 from vfl_node.settings.reading import load_settings
+from vfl_node.transport.generated.vfl.v1.session_pb2 import LedgerHead
 
 TRAIN = "train: {bottom: [4], active_bottom: [4], top: [4], epochs: 1}\n"
 
@@ -799,10 +800,10 @@ def test_a_loss_is_accepted_once_it_was_noticed(tmp_path: Path) -> None:
     stranger = accept("labb").exception
     assert isinstance(stranger, UsageError)
     assert (stranger.code, stranger.hint) == ("E_UNKNOWN_PEER", "its peers: lab")
+    seen = LedgerHead(entries=7, link=b"l" * 32)
     with pytest.raises(StateError):
-        lab.check_not_older(7)
+        lab.heads("job").prove(seen)
     said = accept("lab")
     assert said.exit_code == 0
-    assert "lab has seen 7 alignments" in said.output
-    lab.check_not_older(7)  # the node that runs goes on
-    assert lab.begin() == 8
+    assert "lab has seen entry 7" in said.output
+    assert lab.heads("job").prove(seen).lost  # the node that runs goes on

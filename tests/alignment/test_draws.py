@@ -15,10 +15,11 @@ from vfl_node.alignment.apsi.sizes import most_left
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import PolicyError
 from vfl_node.job import Predict
-from vfl_node.node.partners import Partner
+from vfl_node.node.partners import Partner, accept_loss
 from vfl_node.session.memory import MemoryOfOneRun
 from vfl_node.settings.limits import Budgets
 from vfl_node.transport.generated.vfl.v1 import alignment_pb2
+from vfl_node.transport.generated.vfl.v1.session_pb2 import LedgerHead
 
 N_S, SHARED, M = 200, 20, 100
 IDS = [b"%d" % i for i in range(N_S + 20)]
@@ -135,11 +136,9 @@ def test_new_records_for_which_the_owner_asks_count_only_where_another_asks(jobs
 
 def test_an_accepted_loss_is_a_change_of_what_hides_alone(jobs):
     weak = jobs.memories[0]
-    with pytest.raises(Exception, match="has seen 60"):
-        weak.check_not_older(60)
-    (weak._folder / "claimed").rename(weak._folder / "accepted")
-    weak.check_not_older(60)
-    jobs.memories[1].saw(60)
+    with pytest.raises(Exception, match="has seen entry 60"):
+        weak.heads("job").prove(LedgerHead(entries=60, link=b"l" * 32))
+    accept_loss(weak)
     for changes in range(2):
         assert isinstance(jobs("psi", strong=gains(changes), limits=DEFAULT).active, Alignment)
     assert jobs(limits=DEFAULT).active.code == "E_BUDGET"

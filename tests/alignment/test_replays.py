@@ -13,7 +13,7 @@ from vfl_node.errors import PeerLost, ProtocolError, StateError
 from vfl_node.session.memory import MemoryOfOneRun
 from vfl_node.session.pins import MemoryPins
 from vfl_node.settings.node import Obfuscation
-from vfl_node.transport.generated.vfl.v1 import alignment_pb2, session_pb2
+from vfl_node.transport.generated.vfl.v1 import session_pb2
 
 IDS_A, IDS_P = [b"%d" % i for i in range(9)], [b"%d" % i for i in range(5, 12)]
 ROLES = ("active", "passive")
@@ -215,23 +215,6 @@ def test_a_job_does_not_go_on_with_other_memories(attempt, protocol):
     assert not run.lists
     again = attempt(protocol)
     assert isinstance(again.active, Alignment)
-
-
-@EVERY
-@pytest.mark.parametrize("loser", [0, 1], ids=ROLES)
-def test_a_lost_memory_is_noticed_before_any_size_leaves(run_alignment, protocol, loser):
-    """A new job of a node that an old backup was restored at: it would draw anew what its partner has seen the old draw of."""
-    memories = [MemoryOfOneRun(Randomness(bytes([i]) * 32)) for i in range(2)]
-    for job in ("first", "second"):
-        assert isinstance(run_alignment(protocol, IDS_A, IDS_P, memories=memories, job_id=job).active, Alignment)
-    lost = [MemoryOfOneRun(Randomness(bytes([7]) * 32)) if i == loser else memory for i, memory in enumerate(memories)]
-    run = run_alignment(protocol, IDS_A, IDS_P, memories=lost, job_id="third")
-    results = (run.active, run.passive)
-    assert (type(results[loser]), results[loser].code) == (StateError, "E_STATE_OLDER")
-    assert [type(message) for message in run.spies[loser].messages] == [alignment_pb2.Remembered]
-    assert not run.lists
-    blind = [MemoryOfOneRun(Randomness(bytes([i]) * 32)) for i in range(2)]  # both lost: nobody can know
-    assert isinstance(run_alignment(protocol, IDS_A, IDS_P, memories=blind, job_id="fourth").active, Alignment)
 
 
 @pytest.mark.parametrize("lost", [False, True])

@@ -56,7 +56,7 @@ def test_other_answers_about_the_same_labels_add_up_and_the_same_ones_do_not(tmp
 def test_what_is_stored_has_neither_names_of_columns_nor_the_secret(tmp_path: Path) -> None:
     partner = Partner(tmp_path, "lab")
     partner.answer(ONE)
-    stored = (tmp_path / "lab" / "answers").read_bytes()
+    stored = (tmp_path / "lab" / "ledger.log").read_bytes()
     assert b"income" not in stored
     assert (tmp_path / FILE).read_bytes()[-32:].hex().encode() not in stored
 
@@ -126,4 +126,4 @@ def test_the_owner_accepts_it_by_a_command(tmp_path: Path) -> None:
     assert "second answer" in shown.output
     assert Partner(partners, "lab").answer(ONE) == 2
     with pytest.raises(UsageError):
-        accept_loss(partners, "lab")
+        accept_loss(Partner(partners, "lab"))

@@ -234,7 +234,7 @@ def of_body(kind: str, data: bytes, *, aligning: bool = True) -> Callable[[Targe
 
 def rows_without_end(target: Target) -> None:
     channel = target.aligning()
-    size = SetSize(count=160, begun=1 << 20).SerializeToString()
+    size = SetSize(count=160).SerializeToString()
     rows = Rows(count=(1 << 31) - 1, width=32).SerializeToString()
     said(channel, body(channel, "SetSize", size), body(channel, "Rows", rows, 1))
 
@@ -242,7 +242,7 @@ def rows_without_end(target: Target) -> None:
 def many_sizes(target: Target) -> None:
     """It announces a hundred million records."""
     channel = target.aligning()
-    said(channel, body(channel, "SetSize", SetSize(count=100_000_000, begun=1 << 20).SerializeToString()))
+    said(channel, body(channel, "SetSize", SetSize(count=100_000_000).SerializeToString()))
 
 
 def too_large_a_model(target: Target) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.trust.ledgers import meet
 from vfl_node.alignment.lists import promises
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import PolicyError, StateError, UsageError
@@ -17,6 +18,7 @@ from vfl_node.node.counts import PartnerCounts
 from vfl_node.node.partners import Partner, accept_loss
 from vfl_node.process.files import write_checked
 from vfl_node.session.counted import aligned_sets, changed_sets, linked_sets, served_model, telling_training
+from vfl_node.transport.generated.vfl.v1.session_pb2 import LedgerHead
 
 
 def mode(path: Path) -> int:
@@ -40,18 +42,19 @@ def test_nothing_is_readable_by_others_or_shown(tmp_path: Path) -> None:
     partner.count(telling_training(b"a", "job", 1))
     assert mode(tmp_path / "lab") == 0o700
     assert {path.name: mode(path) for path in (tmp_path / "lab").iterdir()} == dict.fromkeys(
-        ("secret", "set.kept", "inputs", "trainings"), 0o600
+        ("secret", "set.kept", "ledger.log"), 0o600
     )
     assert repr(partner) == "Partner(lab)"
 
 
-def meet(one: Partner, other: Partner) -> None:
-    """What two nodes tell each other at the beginning of an alignment."""
-    for here, there in ((one, other), (other, one)):
-        here.check_not_older(there.seen)
-    begun = one.begin(), other.begin()
-    one.saw(begun[1])
-    other.saw(begun[0])
+def lose(lab: Partner, entries: int, link: bytes = b"l" * 32) -> LedgerHead:
+    """A head that the peer says it has seen, and the node has not: its owner accepts that."""
+    seen = LedgerHead(entries=entries, link=link)
+    with pytest.raises(StateError) as caught:
+        lab.heads("job").prove(seen)
+    assert caught.value.code == "E_STATE_OLDER"
+    assert accept_loss(lab) == entries
+    return seen
 
 
 @pytest.mark.parametrize("lost", [1, 3, "all"])
@@ -59,7 +62,7 @@ def test_a_memory_that_is_older_than_the_peer_has_seen_is_noticed(tmp_path: Path
     """As after a restored backup. Its owner accepts it, and nothing is stuck; without that, the loss stays noticed."""
     clinic = Partner(tmp_path / "clinic", "lab")
     for job in range(4):
-        meet(clinic, Partner(tmp_path / "lab", "clinic"))
+        meet(clinic, Partner(tmp_path / "lab", "clinic"), f"job-{job}")
         if job + 1 == 4 - (lost if isinstance(lost, int) else 4):
             shutil.copytree(tmp_path / "lab", tmp_path / "backup")
     kept = tmp_path / "backup"
@@ -68,20 +71,20 @@ def test_a_memory_that_is_older_than_the_peer_has_seen_is_noticed(tmp_path: Path
         shutil.copytree(kept, tmp_path / "lab")
     for _ in range(2):
         with pytest.raises(StateError) as caught:
-            meet(clinic, Partner(tmp_path / "lab", "clinic"))
+            meet(clinic, Partner(tmp_path / "lab", "clinic"), "next")
         assert caught.value.code == "E_STATE_OLDER"
-        assert "clinic has seen 4 alignments" in caught.value.message
+        assert "clinic has seen entry" in caught.value.message
         assert "state/partners/clinic" in caught.value.hint
         assert "vfl-node accept-loss clinic" in caught.value.hint
-        assert "4" not in caught.value.for_peer
+        assert not any(digit in caught.value.for_peer for digit in "0123456789")
     shutil.copytree(tmp_path / "newest", tmp_path / "put back")
-    meet(clinic, Partner(tmp_path / "put back", "clinic"))  # the clinic has seen 5 by now
+    meet(clinic, Partner(tmp_path / "put back", "clinic"), "next")  # the clinic has seen one more by now
     lab = Partner(tmp_path / "lab", "clinic")
     with pytest.raises(StateError):
-        meet(clinic, lab)
-    assert accept_loss(tmp_path / "lab", "clinic") == 5
+        meet(clinic, lab, "new")
+    assert accept_loss(lab) == clinic.heads("new").seen.entries
     for _ in range(3):
-        meet(clinic, lab)
+        meet(clinic, lab, "new")
     with pytest.raises(PolicyError):  # the loss counts as a changed set
         lab.count(changed_sets("table", b"first", 0))
     with pytest.raises(PolicyError):  # of every table
@@ -91,38 +94,29 @@ def test_a_memory_that_is_older_than_the_peer_has_seen_is_noticed(tmp_path: Path
         lab.count(linked_sets(b"set", b"first", 1))
     lab.count(linked_sets(b"set", b"first", 2))
     with pytest.raises(UsageError, match="has not seen more"):
-        accept_loss(tmp_path / "lab", "clinic")
+        accept_loss(lab)
 
 
 def test_a_peer_that_claims_too_much_keeps_only_itself_away(tmp_path: Path) -> None:
     lab = Partner(tmp_path, "clinic")
-    lab.begin()
     for claim in (2, 2**62):
-        with pytest.raises(StateError):
-            lab.check_not_older(claim)
-        assert accept_loss(tmp_path, "clinic") == claim
-        lab.check_not_older(claim)
-        assert lab.begin() == claim + 1
-    Partner(tmp_path, "shop").check_not_older(0)
-    lab.check_not_older(2**62)
+        assert lab.heads("job").prove(lose(lab, claim)).lost
+    shop = Partner(tmp_path, "shop").heads("job")
+    shop.prove(shop.seen)
 
 
 def test_one_accepted_loss_covers_no_later_one(tmp_path: Path) -> None:
     lab = Partner(tmp_path, "clinic")
-    with pytest.raises(StateError):
-        lab.check_not_older(10**9)
-    accept_loss(tmp_path, "clinic")
-    lab.check_not_older(50)
-    (tmp_path / "clinic" / "met").unlink()  # as with a backup of before
-    with pytest.raises(StateError) as caught:
-        Partner(tmp_path, "clinic").check_not_older(60)
-    assert caught.value.code == "E_STATE_OLDER"
+    lose(lab, 10**9)
+    for entries, link in ((50, b"l" * 32), (10**9, b"m" * 32), (10**9 + 1, b"l" * 32)):
+        with pytest.raises(StateError) as caught:
+            Partner(tmp_path, "clinic").heads("job").prove(LedgerHead(entries=entries, link=link))
+        assert caught.value.code == "E_STATE_OLDER"
 
 
 def test_what_was_damaged_on_the_disk_is_not_read(tmp_path: Path) -> None:
     partner = Partner(tmp_path, "lab")
     partner.keep("set", b"ids")
-    partner.begin()
     partner.count(aligned_sets(b"a", 1))
     partner.count(changed_sets("table", b"a", 1))
     partner.count(telling_training(b"a", "job", 1))
@@ -130,7 +124,7 @@ def test_what_was_damaged_on_the_disk_is_not_read(tmp_path: Path) -> None:
         path.write_bytes(path.read_bytes()[:-1] + bytes([path.read_bytes()[-1] ^ 1]))
     again: list[Callable[[], object]] = [
         lambda: partner.recall("set"),
-        partner.begin,
+        lambda: partner.heads("job"),
         lambda: partner.count(aligned_sets(b"b", 2)),
         lambda: partner.count(changed_sets("table", b"b", 2)),
         lambda: partner.count(telling_training(b"a", "other", 2)),
@@ -170,7 +164,7 @@ def test_changes_of_one_table_are_none_of_another(tmp_path: Path, other: str) ->
 
 def test_changes_that_were_counted_over_all_tables_go_on_to_count_for_each(tmp_path: Path) -> None:
     """As development versions wrote them. A pair that they counted is free, whatever its table."""
-    folder = Partner(tmp_path, "lab")._folder
+    folder = Partner(tmp_path, "lab").folder
     write_checked(folder / "changes", b"\n".join(pair.hex().encode() for pair in (b"one", b"two")))
     partner = Partner(tmp_path, "lab")
     assert [partner.count(changed_sets("patients", pair, 0)) for pair in (b"one", b"two", b"one")] == [1, 2, 1]
@@ -316,7 +310,8 @@ def test_a_memory_without_checksums_goes_on_with_what_it_promised(tmp_path: Path
         assert partner.count(telling_training(b"set", "second", 2)) == 2
         with pytest.raises(PolicyError, match="there were 2 trainings"):
             partner.count(telling_training(b"set", "third", 2))
-    (folder / "inputs").write_bytes(b"")
+    assert not (folder / "inputs").exists()
+    (folder / "ledger.log").write_bytes(b"")
     with pytest.raises(StateError) as caught:
         partner.count(aligned_sets(b"two", 2))
     assert caught.value.code == "E_STATE_CORRUPT"
@@ -389,13 +384,9 @@ def test_what_is_used_of_each_budget_is_told_without_beginning_a_memory(tmp_path
         "epsilon": 0,
     }
     assert PartnerCounts(tmp_path / "lab", "lab").usage() == used
-    with pytest.raises(StateError):
-        lab.check_not_older(7)
-    accept_loss(tmp_path, "lab")
-    lab.check_not_older(7)
+    lose(lab, 7)
     assert lab.usage() == used | {"alignments": 4, "changes": 2, "linkages": 3}
-    for path in ("inputs", "trainings"):
-        assert b"one" not in (tmp_path / "lab" / path).read_bytes()
+    assert b"one" not in (tmp_path / "lab" / "ledger.log").read_bytes()
 
 
 def test_what_is_checked_is_not_counted(tmp_path: Path) -> None:

@@ -18,7 +18,6 @@ from vfl_node.execution.live import LiveProgress, Stop
 from vfl_node.execution.run import set_up
 from vfl_node.node.partners import Partner
 from vfl_node.privacy.defences.dp import epsilon
-from vfl_node.process.files import read_checked
 from vfl_node.settings.node import Data, Settings
 from vfl_node.transport.memory import memory_channels, run_together
 
@@ -76,8 +75,10 @@ class Trainings:
 
     def counted(self, name: str) -> int:
         """How many trainings ``name`` remembers with the other."""
-        found = list((self.folder / "partners" / name).glob("*/trainings"))
-        return len(read_checked(found[0]).splitlines()) if found else 0
+        entries = [
+            entry for lab in (self.folder / "partners" / name).glob("*") for entry in Partner(lab.parent, lab.name).lane.entries
+        ]
+        return sum(entry.kind == "count" and "trainings" in entry.body["lines"] for entry in entries)
 
     def report(self, job_id: str, name: str = "clinic") -> dict[str, Any]:
         return json.loads((self.job_folder(job_id, name).artefacts / "report.json").read_text())

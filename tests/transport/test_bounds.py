@@ -58,8 +58,8 @@ def test_what_is_sent_passes() -> None:
             party="lab", protocol_version=7, fields=fields, attempt=3, checkpoints=["0-1", "0-2"], input_digest=bytes(32)
         ),
         Notice(offer=Offer(job_id="job", submitter="lab", job_json="x" * bounds.MOST_JOB_BYTES)),
-        Remembered(mark=bytes(32), seen=(1 << 64) - 1),
-        SetSize(count=5, begun=1 << 62, held=[Held(list=f"step {step}", rows=1 << 40) for step in range(20)]),
+        Remembered(mark=bytes(32), min_overlap=(1 << 64) - 1),
+        SetSize(count=5, held=[Held(list=f"step {step}", rows=1 << 40) for step in range(20)]),
         MaskedCounts(values=[(1 << 64) - 1] * 400),
     ):
         bounds.check(message.SerializeToString(), type(message))

@@ -76,7 +76,7 @@ class CoordinatorRun:
             await self._predictions.serve(channel)
         await self._keep(channel)
         failpoints.reach("store")
-        await have_stored(channel)
+        await have_stored(self._run, channel)
         while channel.peer != self._run.session.job.parties.active and not self._run.folder.confirmed:
             await channel.pause()
         await hear_confirmed(self._run, channel)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from vfl_node.execution.run import Run
 from vfl_node.process import failpoints
+from vfl_node.session.heads import exchange_heads
 from vfl_node.transport.channel import Channel
 
 CONFIRM = "confirm"
@@ -31,17 +32,18 @@ async def finish(run: Run) -> None:
     channels = list(run.session.peers.values())
     failpoints.reach("store")
     for channel in channels:
-        await have_stored(channel)
+        await have_stored(run, channel)
     if run.session.role == "active":
         confirm(run)
     for channel in channels:  # a passive party's first one is that with the active party
         await hear_confirmed(run, channel)
 
 
-async def have_stored(channel: Channel) -> None:
-    """Phase ``stored`` of one conversation."""
+async def have_stored(run: Run, channel: Channel) -> None:
+    """Phase ``stored`` of one conversation. The ledgers have what the job has counted; their heads are exchanged once more."""
     async with channel.phase("stored"):
-        pass
+        if heads := run.session.heads(channel.peer):
+            await exchange_heads(channel, heads, heads.acknowledged)
 
 
 async def hear_confirmed(run: Run, channel: Channel) -> None:

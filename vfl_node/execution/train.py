@@ -119,9 +119,7 @@ def _expense(run: Run) -> Expense | None:
     return Expense(run.data.name, session.attempt.job_id, opens.mu, opens.unbounded, limit, about)
 
 
-async def _train(
-    run: Run, trainer: Trainer, result: Aligned, checkpoints: FileCheckpoints, resume: str | None
-) -> Trained:
+async def _train(run: Run, trainer: Trainer, result: Aligned, checkpoints: FileCheckpoints, resume: str | None) -> Trained:
     session, job, alignment = run.session, run.session.job, result.alignment
     assert job.train is not None
     if result.doubt:

@@ -36,7 +36,7 @@ from vfl_node.session.counted import LOSS
 from vfl_node.session.heads import MOST_COMMITS
 from vfl_node.session.spent import loss_line
 from vfl_node.transport.generated.vfl.v1.session_pb2 import LedgerHead
-from vfl_node.trust.heads import LOST, LaneHeads
+from vfl_node.trust.heads import BEGIN, LOST, LaneHeads
 from vfl_node.trust.lanes import Signing
 
 _PEER: TypeAdapter[str] = TypeAdapter(Name)
@@ -149,9 +149,14 @@ class Partner(PartnerCounts):
             write_checked(self._path(name), data)
             return data
 
-    @property
-    def heads(self) -> LaneHeads:
-        """As :attr:`vfl_node.session.memory.PeerMemory.heads`."""
+    def heads(self, job_id: str) -> LaneHeads:
+        """As :meth:`vfl_node.session.memory.PeerMemory.heads`.
+
+        The entry comes before any head is shown: so a backup of before this job is older than what the peer has seen.
+        """
+        with self._alone():
+            if all(entry.kind != BEGIN or entry.body["job"] != job_id for entry in reversed(self.lane.entries)):
+                self.lane.append(BEGIN, {"job": job_id})
         return LaneHeads(self.lane, MOST_COMMITS, self._claim)
 
     def _claim(self, seen: LedgerHead) -> None:

@@ -52,7 +52,7 @@ async def agree(
             salt=session.randomness.derive("input commitment").bytes(32),
             inputs=inputs,
             marks=session.marks,
-            heads=session.memories[channel.peer].heads if channel.peer in session.memories else None,
+            heads=session.heads(channel.peer),
         )
         common = [name for name in common if name in agreed.common]
     point = common[-1] if common else None

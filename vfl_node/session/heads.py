@@ -6,6 +6,8 @@
     HeadProof    my head now, and how it continues from that one
     HeadSigned   my signature under your head
 
+The last two come once more when both have stored their parts of the job.
+
 A ledger that was cut, rewritten, or restored from an old backup does not continue from what the other party has seen. What each
 party learns of the other's ledger: how many entries it has, and digests that say nothing about them.
 """
@@ -28,6 +30,10 @@ class Heads(Protocol):
     @property
     def seen(self) -> LedgerHead:
         """The newest head of the peer that this node has verified."""
+
+    @property
+    def acknowledged(self) -> LedgerHead:
+        """The newest head of this node's ledger that the peer has signed."""
 
     def prove(self, seen: LedgerHead) -> HeadProof:
         """How this node's ledger goes on from the head that the peer has seen.

@@ -76,9 +76,8 @@ class Memory(Protocol):
 class PeerMemory(Memory, Protocol):
     """What a node remembers of one peer."""
 
-    @property
-    def heads(self) -> Heads | None:
-        """How the ledger about the peer stands, to be shown to it; None if this memory ends with the run."""
+    def heads(self, job_id: str) -> Heads | None:
+        """The ledger about the peer, which says that this job has begun, to be shown to it; None if none is kept."""
 
 
 class JointMemory:
@@ -194,8 +193,7 @@ class MemoryOfOneRun:
         self._stored[name] = change(self._stored.get(name))
         return self._stored[name]
 
-    @property
-    def heads(self) -> None:
+    def heads(self, job_id: str) -> None:
         """None: no later run could go on from them."""
 
     def check(self, what: Counted) -> None:

@@ -16,6 +16,7 @@ from vfl_node.job import Job
 from vfl_node.process.machine import free_bytes
 from vfl_node.progress import Progress, Silent
 from vfl_node.roles import Role
+from vfl_node.session.heads import Heads
 from vfl_node.session.memory import Memory, PeerMemory, join_memories
 from vfl_node.session.pins import MemoryPins, Pins, PinsOfPart
 from vfl_node.session.preflight import NO_MARKS, ConsentMarks
@@ -173,6 +174,10 @@ class Session:
         """
         (channel,) = self.data_peers.values()
         return channel
+
+    def heads(self, peer: str) -> Heads | None:
+        """The ledger about ``peer``, to be shown to it; None if none is kept. Raises OSError, StateError."""
+        return self.memories[peer].heads(self.attempt.job_id) if peer in self.memories else None
 
     @property
     def memory(self) -> Memory:

@@ -14,8 +14,8 @@ from vfl_node.trust.lanes import NO_LINK, Entry, Lane, chain, entry_text
 
 log = structlog.get_logger()
 
-HEAD, LOST = "head", "loss"
-"""Kinds of entries: both heads as they were exchanged; what the partner has seen, and this node has lost."""
+BEGIN, HEAD, LOST = "begin", "head", "loss"
+"""Kinds of entries: a job; both heads as they were exchanged; what the partner has seen, and this node has lost."""
 
 
 class LaneHeads:
@@ -33,8 +33,17 @@ class LaneHeads:
     @property
     def seen(self) -> LedgerHead:
         """As :attr:`vfl_node.session.heads.Heads.seen`."""
+        return self._newest("theirs")
+
+    @property
+    def acknowledged(self) -> LedgerHead:
+        """As :attr:`vfl_node.session.heads.Heads.acknowledged`."""
+        return self._newest("ours")
+
+    def _newest(self, whose: str) -> LedgerHead:
+        """Of the heads that were exchanged last; that of an empty lane, if none were."""
         newest = next((entry for entry in reversed(self._lane.entries) if entry.kind == HEAD), None)
-        return _head(newest.body["theirs"]) if newest else LedgerHead(link=NO_LINK)
+        return _head(newest.body[whose]) if newest else LedgerHead(link=NO_LINK)
 
     def prove(self, seen: LedgerHead) -> HeadProof:
         """As :meth:`vfl_node.session.heads.Heads.prove`, with ``lost`` if the owner has accepted that it does not go on."""

@@ -117,6 +117,7 @@ class Lane:
         self._descriptor: int | None = None  # while this process alone may append
         self._entries: list[Entry] = []
         self._read: tuple[int, int, int] = (0, 0, 0)  # inode, size and time of change of what was read
+        self._newest: Entry | None = None  # that this object has seen
 
     @property
     def entries(self) -> list[Entry]:
@@ -129,12 +130,16 @@ class Lane:
             try:
                 data = self._read_news()
             except FileNotFoundError:
-                if self._entries:
+                if self._newest:
                     raise self._damage("is gone") from None
                 return []
             for line in data.splitlines(keepends=True):
-                if line.endswith(b"\n"):  # else a crash has cut it, and it never counted
-                    self._entries.append(self._parse(line))
+                self._entries.append(self._parse(line))
+            if (newest := self._newest) and (
+                len(self._entries) < newest.number or self._entries[newest.number - 1].link != newest.link
+            ):
+                raise self._damage(f"has lost entry {newest.number}, which this process has seen")
+            self._newest = self._entries[-1] if self._entries else None
             return self._entries
 
     def find_link(self, number: int) -> bytes | None:
@@ -190,7 +195,7 @@ class Lane:
             self._descriptor = None
 
     def _read_news(self) -> bytes:
-        """What was appended since the last look; all of it if anything else has changed."""
+        """Whole lines that were appended since the last look; all of them if anything else has changed."""
         with self.path.open("rb") as file:
             about = os.fstat(file.fileno())
             now = (about.st_ino, about.st_size, about.st_mtime_ns)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import shutil
 
 import numpy as np
 import pytest
@@ -11,9 +10,8 @@ import pytest
 from tests.alignment.linkage.worlds import A, B, C, World, numbers, pairs
 from vfl_node.alignment.lists import promises
 from vfl_node.data.identifiers import Identifiers
-from vfl_node.errors import PeerLost, PolicyError, StateError
+from vfl_node.errors import PeerLost, PolicyError
 from vfl_node.job import Align
-from vfl_node.node.partners import accept_loss
 from vfl_node.transport.generated.vfl.v1 import linkage_pb2, session_pb2
 
 
@@ -221,33 +219,6 @@ def test_a_key_that_cannot_be_encoded(tmp_path):
     results = some.job()
     assert code(results[B]) == "E_KEY_BOUNDS"
     assert "101" not in results[B].message
-
-
-@pytest.mark.parametrize("owner", [A, B, C])
-def test_a_party_whose_memory_is_rolled_back_refuses(tmp_path, owner):
-    some = world(tmp_path)
-    first = pairs(some, some.job())
-    partners, backup = tmp_path / owner / "partners", tmp_path / "backup"
-    shutil.copytree(partners, backup)
-    some.job()
-    shutil.rmtree(partners)
-    shutil.copytree(backup, partners)
-    results = some.job()
-    assert isinstance(results[owner], StateError)
-    assert results[owner].code == "E_STATE_OLDER"
-    assert not [m for m in some.received(A) if isinstance(m, session_pb2.Chunk)]
-    for _ in range(2):  # one loss for each peer that has seen more
-        for claimed in partners.glob("*/claimed"):
-            accept_loss(partners, claimed.parent.name)
-        results = some.job()
-    assert pairs(some, results) == first  # the secret itself came back
-
-
-def test_a_coordinator_that_lost_its_secret_refuses(tmp_path):
-    some = world(tmp_path)
-    some.job()
-    shutil.rmtree(tmp_path / C / "partners" / A)
-    assert code(some.job()[C]) == "E_STATE_OLDER"
 
 
 def test_an_earlier_promise_holds(tmp_path):

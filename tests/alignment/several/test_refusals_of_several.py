@@ -260,25 +260,6 @@ def test_every_other_minimum_of_the_overlap_counts_since_it_tells_a_bit_more(cou
     assert not any(isinstance(message, alignment_pb2.SetSize) for spy in run.spies.values() for message in spy.messages)
 
 
-@pytest.mark.parametrize("loser", range(N))
-def test_a_lost_memory_of_a_conversation_is_noticed_before_any_size_leaves(loser):
-    memories = fresh_memories(NAMES[:N])
-    for job_id in ("first", "second"):
-        assert isinstance(run_several("psu", IDS, memories=memories, job_id=job_id)["lab"], Alignment)
-    name = NAMES[loser]
-    memories[loser] = {other: MemoryOfOneRun(Randomness(bytes([77]) * 32)) for other in memories[loser]}
-    run = run_several("psu", IDS, memories=memories, job_id="third")
-    assert run[name].code == "E_STATE_OLDER"
-    sizes = [
-        message
-        for way, spy in run.spies.items()
-        for message in spy.messages
-        if isinstance(message, alignment_pb2.SetSize) and way[0] == name
-    ]
-    assert not sizes
-    assert not run.lists
-
-
 @pytest.mark.parametrize(("name", "of"), [("lab", "insurer"), ("insurer", "lab")])
 def test_a_job_does_not_go_on_with_another_memory(kept, name, of):
     """What blinds a set comes from what is remembered of all others, also of those with whom there is no conversation."""

@@ -118,7 +118,7 @@ async def exchange_marks(session: Session, records: OwnRecords, group: str) -> t
     ours = identity + len(records).to_bytes(8, "big")  # predictions of new records take all of a table
     mark = memory.secret.derive(f"input {ours.hex()}").bytes(_MARK_BYTES)
     least = limits.min_overlap if len(session.others) > 1 else 0
-    for peer, channel in session.data_peers.items():
+    for channel in session.data_peers.values():
         await channel.send(alignment_pb2.Remembered(mark=mark, min_overlap=least))
     said = {peer: await channel.receive(alignment_pb2.Remembered) for peer, channel in session.data_peers.items()}
     for peer, answer in said.items():
