@@ -94,7 +94,7 @@ def test_it_says_where_there_is_no_bound_and_where_the_count_is_lost(config: Pat
     lab.spend(Expense("default", "first", mu_of(1), "networks", 4.0))
     assert "lab, default: NO BOUND for what 1 of its jobs opened" in budget(config).stdout
     with pytest.raises(StateError):
-        lab.heads("job").prove(LedgerHead(entries=9, link=b"l" * 32))
+        lab.heads("job", {}).prove(LedgerHead(entries=9, link=b"l" * 32))
     accept_loss(lab)
     (row,) = shown(config, "lab")
     assert (row["lost"], row["fits"], row["left"]) == (True, 0, 0)

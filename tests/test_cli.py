@@ -802,8 +802,8 @@ def test_a_loss_is_accepted_once_it_was_noticed(tmp_path: Path) -> None:
     assert (stranger.code, stranger.hint) == ("E_UNKNOWN_PEER", "its peers: lab")
     seen = LedgerHead(entries=7, link=b"l" * 32)
     with pytest.raises(StateError):
-        lab.heads("job").prove(seen)
+        lab.heads("job", {}).prove(seen)
     said = accept("lab")
     assert said.exit_code == 0
     assert "lab has seen entry 7" in said.output
-    assert lab.heads("job").prove(seen).lost  # the node that runs goes on
+    assert lab.heads("job", {}).prove(seen).lost  # the node that runs goes on

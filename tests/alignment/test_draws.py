@@ -137,7 +137,7 @@ def test_new_records_for_which_the_owner_asks_count_only_where_another_asks(jobs
 def test_an_accepted_loss_is_a_change_of_what_hides_alone(jobs):
     weak = jobs.memories[0]
     with pytest.raises(Exception, match="has seen entry 60"):
-        weak.heads("job").prove(LedgerHead(entries=60, link=b"l" * 32))
+        weak.heads("job", {}).prove(LedgerHead(entries=60, link=b"l" * 32))
     accept_loss(weak)
     for changes in range(2):
         assert isinstance(jobs("psi", strong=gains(changes), limits=DEFAULT).active, Alignment)

@@ -51,7 +51,7 @@ def lose(lab: Partner, entries: int, link: bytes = b"l" * 32) -> LedgerHead:
     """A head that the peer says it has seen, and the node has not: its owner accepts that."""
     seen = LedgerHead(entries=entries, link=link)
     with pytest.raises(StateError) as caught:
-        lab.heads("job").prove(seen)
+        lab.heads("job", {}).prove(seen)
     assert caught.value.code == "E_STATE_OLDER"
     assert accept_loss(lab) == entries
     return seen
@@ -82,7 +82,7 @@ def test_a_memory_that_is_older_than_the_peer_has_seen_is_noticed(tmp_path: Path
     lab = Partner(tmp_path / "lab", "clinic")
     with pytest.raises(StateError):
         meet(clinic, lab, "new")
-    assert accept_loss(lab) == clinic.heads("new").seen.entries
+    assert accept_loss(lab) == clinic.heads("new", {}).seen.entries
     for _ in range(3):
         meet(clinic, lab, "new")
     with pytest.raises(PolicyError):  # the loss counts as a changed set
@@ -100,8 +100,8 @@ def test_a_memory_that_is_older_than_the_peer_has_seen_is_noticed(tmp_path: Path
 def test_a_peer_that_claims_too_much_keeps_only_itself_away(tmp_path: Path) -> None:
     lab = Partner(tmp_path, "clinic")
     for claim in (2, 2**62):
-        assert lab.heads("job").prove(lose(lab, claim)).lost
-    shop = Partner(tmp_path, "shop").heads("job")
+        assert lab.heads("job", {}).prove(lose(lab, claim)).lost
+    shop = Partner(tmp_path, "shop").heads("job", {})
     shop.prove(shop.seen)
 
 
@@ -110,7 +110,7 @@ def test_one_accepted_loss_covers_no_later_one(tmp_path: Path) -> None:
     lose(lab, 10**9)
     for entries, link in ((50, b"l" * 32), (10**9, b"m" * 32), (10**9 + 1, b"l" * 32)):
         with pytest.raises(StateError) as caught:
-            Partner(tmp_path, "clinic").heads("job").prove(LedgerHead(entries=entries, link=link))
+            Partner(tmp_path, "clinic").heads("job", {}).prove(LedgerHead(entries=entries, link=link))
         assert caught.value.code == "E_STATE_OLDER"
 
 
@@ -124,7 +124,7 @@ def test_what_was_damaged_on_the_disk_is_not_read(tmp_path: Path) -> None:
         path.write_bytes(path.read_bytes()[:-1] + bytes([path.read_bytes()[-1] ^ 1]))
     again: list[Callable[[], object]] = [
         lambda: partner.recall("set"),
-        lambda: partner.heads("job"),
+        lambda: partner.heads("job", {}),
         lambda: partner.count(aligned_sets(b"b", 2)),
         lambda: partner.count(changed_sets("table", b"b", 2)),
         lambda: partner.count(telling_training(b"a", "other", 2)),

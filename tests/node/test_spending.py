@@ -259,7 +259,7 @@ def test_an_owner_begins_a_new_count_and_what_was_counted_stays_listed(tmp_path:
 def test_after_a_loss_nothing_is_left_to_spend_until_the_owner_begins_a_new_count(tmp_path: Path) -> None:
     lab = Partner(tmp_path, "lab")
     with pytest.raises(StateError, match="has seen entry 3"):
-        lab.heads("job").prove(LedgerHead(entries=3, link=b"l" * 32))
+        lab.heads("job", {}).prove(LedgerHead(entries=3, link=b"l" * 32))
     accept_loss(lab)
     for _ in range(2):
         with pytest.raises(PolicyError) as caught:

@@ -52,7 +52,7 @@ def exchange(one: LaneHeads, other: LaneHeads) -> None:
 
 
 def meet(one: Partner, other: Partner, job: str) -> None:
-    exchange(one.heads(job), other.heads(job))
+    exchange(one.heads(job, {}), other.heads(job, {}))
 
 
 def kinds(entries: list[Entry]) -> list[str]:

@@ -21,6 +21,7 @@ from vfl_node.cli import (  # noqa: F401 - they register
     check,
     compare,
     jobs,
+    ledger,
     node,
     policy,
     predictions,

@@ -19,8 +19,9 @@ from __future__ import annotations
 import json
 import re
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -36,7 +37,7 @@ from vfl_node.session.counted import LOSS
 from vfl_node.session.heads import MOST_COMMITS
 from vfl_node.session.spent import loss_line
 from vfl_node.transport.generated.vfl.v1.session_pb2 import LedgerHead
-from vfl_node.trust.heads import BEGIN, LOST, LaneHeads
+from vfl_node.trust.heads import BEGIN, LEARNT, LOST, LaneHeads
 from vfl_node.trust.lanes import Signing
 
 _PEER: TypeAdapter[str] = TypeAdapter(Name)
@@ -149,15 +150,18 @@ class Partner(PartnerCounts):
             write_checked(self._path(name), data)
             return data
 
-    def heads(self, job_id: str) -> LaneHeads:
+    def heads(self, job_id: str, about: Mapping[str, Any]) -> LaneHeads:
         """As :meth:`vfl_node.session.memory.PeerMemory.heads`.
 
         The entry comes before any head is shown: so a backup of before this job is older than what the peer has seen.
         """
-        with self._alone():
-            if all(entry.kind != BEGIN or entry.body["job"] != job_id for entry in reversed(self.lane.entries)):
-                self.lane.append(BEGIN, {"job": job_id})
+        self.lane.append_once(BEGIN, job_id, about)
         return LaneHeads(self.lane, MOST_COMMITS, self._claim)
+
+    def report(self, job_id: str, learnt: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
+        """As :meth:`vfl_node.session.memory.PeerMemory.report`; what others have learnt does not belong to this lane."""
+        known = {name: learnt[name] for name in (self.lane.signing.name, self.peer) if name in learnt}
+        self.lane.append_once(LEARNT, job_id, {"learnt": known})
 
     def _claim(self, seen: LedgerHead) -> None:
         """Write down what the peer has seen of this node's lane and is not in it, so that the owner can accept its loss."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
 
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import StateError
@@ -76,8 +76,16 @@ class Memory(Protocol):
 class PeerMemory(Memory, Protocol):
     """What a node remembers of one peer."""
 
-    def heads(self, job_id: str) -> Heads | None:
-        """The ledger about the peer, which says that this job has begun, to be shown to it; None if none is kept."""
+    def heads(self, job_id: str, about: Mapping[str, Any]) -> Heads | None:
+        """The ledger about the peer, to be shown to it; None if none is kept. It says then that this job has begun.
+
+        Args:
+            job_id: of the job.
+            about: what else it says of the job.
+        """
+
+    def report(self, job_id: str, learnt: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
+        """Write down what this node and the peer have learnt by a job, as the report's ledger has it for each party."""
 
 
 class JointMemory:
@@ -193,8 +201,11 @@ class MemoryOfOneRun:
         self._stored[name] = change(self._stored.get(name))
         return self._stored[name]
 
-    def heads(self, job_id: str) -> None:
+    def heads(self, job_id: str, about: Mapping[str, Any]) -> None:
         """None: no later run could go on from them."""
+
+    def report(self, job_id: str, learnt: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
+        """Nothing, likewise."""
 
     def check(self, what: Counted) -> None:
         """Nothing is counted: the object ends with the run."""

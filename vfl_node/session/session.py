@@ -177,7 +177,10 @@ class Session:
 
     def heads(self, peer: str) -> Heads | None:
         """The ledger about ``peer``, to be shown to it; None if none is kept. Raises OSError, StateError."""
-        return self.memories[peer].heads(self.attempt.job_id) if peer in self.memories else None
+        if peer not in self.memories:
+            return None
+        about = {"name": self.job.name, "manifest": self.marks.manifest.hex(), "consents": self.marks.consents.hex()}
+        return self.memories[peer].heads(self.attempt.job_id, about)
 
     @property
     def memory(self) -> Memory:

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import structlog
-from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from vfl_node.errors import PolicyError, ProtocolError, StateError, UsageError
 from vfl_node.transport.generated.vfl.v1.session_pb2 import HeadProof, HeadSigned, LedgerHead
-from vfl_node.trust.lanes import NO_LINK, Entry, Lane, chain, entry_text
+from vfl_node.trust.lane_check import is_signed
+from vfl_node.trust.lanes import NO_LINK, Entry, Lane, chain, entry_text, seen_text
 
 log = structlog.get_logger()
 
-BEGIN, HEAD, LOST = "begin", "head", "loss"
-"""Kinds of entries: a job; both heads as they were exchanged; what the partner has seen, and this node has lost."""
+BEGIN, LEARNT, HEAD, LOST = "begin", "learnt", "head", "loss"
+"""Kinds of entries: a job; what both learnt by it; both heads as exchanged; what the partner has seen and is lost here."""
 
 
 class LaneHeads:
@@ -99,11 +99,6 @@ class LaneHeads:
         return card.verifying_key if card else None
 
 
-def seen_text(own: str, peer: str, entries: int, link: bytes) -> bytes:
-    """What ``peer`` signs of a head of the ledger of ``own`` about it."""
-    return f"vfl-node ledger of {own} about {peer}: {peer} has seen entry {entries}, {link.hex()}\n".encode()
-
-
 def older_error(peer: str, seen: int, entries: int) -> StateError:
     """The error of a node whose ledger about ``peer`` lacks what ``peer`` has seen of it."""
     return StateError(
@@ -135,14 +130,10 @@ def _body(head: LedgerHead) -> dict[str, object]:
 
 def _verify(key: Ed25519PublicKey | None, signature: bytes, text: bytes, peer: str) -> None:
     """Raise ProtocolError unless the owner of ``key`` has signed ``text``; nothing can be verified without a key."""
-    if key is None:
-        return
-    try:
-        key.verify(signature, text)
-    except InvalidSignature:
+    if key is not None and not is_signed(key, signature, text):
         raise ProtocolError(
             f"{peer} has not signed what it shows of the ledger with the key on its card",
             code="E_LEDGER",
             hint=f"if {peer} has a new signing key: get its new card",
             for_peer="a signature under a ledger is not by the key on the card",
-        ) from None
+        )

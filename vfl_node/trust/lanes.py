@@ -27,7 +27,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import structlog
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from vfl_node.errors import StateError
 from vfl_node.process import failpoints
@@ -42,6 +43,9 @@ FILE = "ledger.log"
 
 NO_LINK = bytes(32)
 """The link before the first entry."""
+
+KEY = "key"
+"""Kind of the entry that says with which key this and all later entries are signed."""
 
 
 class Signing(Protocol):
@@ -159,20 +163,20 @@ class Lane:
             new = not os.fstat(descriptor).st_size
             if torn := cut_torn_line(descriptor):
                 log.warning("an entry of the ledger that a crash had cut was removed", peer=self.peer, bytes=torn)
-            entries = self.entries
-            number, before = len(entries) + 1, entries[-1].link if entries else NO_LINK
-            salt = secrets.token_hex(16)
-            entry = {"n": number, "kind": kind, "at": utc_now(), "salt": salt, "body": dict(body)}
-            link = chain(before, _commit(entry))
             key = self.signing.key
-            signature = key.sign(entry_text(self.signing.name, self.peer, number, link)) if key else b""
-            line = {"e": entry, "l": link.hex(), "s": base64.b64encode(signature).decode()}
-            append_durably(descriptor, _canonical(line) + b"\n")
+            if key and (public := public_text(key.public_key())) != self._public:
+                self._write(descriptor, KEY, {"key": public}, key)
+            written = self._write(descriptor, kind, body, key)
             if new:
                 make_names_durable(self.path.parent)
-            written = self.entries[-1]
         failpoints.reach("laned")
         return written
+
+    def append_once(self, kind: str, job_id: str, body: Mapping[str, Any]) -> None:
+        """Write an entry about a job, unless there is one of this kind about it. Raises as :meth:`append`."""
+        with self.held():
+            if all(entry.kind != kind or entry.body.get("job") != job_id for entry in reversed(self.entries)):
+                self.append(kind, {"job": job_id, **body})
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -193,6 +197,21 @@ class Lane:
         finally:
             os.close(self._descriptor)
             self._descriptor = None
+
+    @property
+    def _public(self) -> str | None:
+        """The key that signs entries since the newest entry about one."""
+        return next((entry.body["key"] for entry in reversed(self.entries) if entry.kind == KEY), None)
+
+    def _write(self, descriptor: int, kind: str, body: Mapping[str, Any], key: Ed25519PrivateKey | None) -> Entry:
+        entries = self.entries
+        number, before = len(entries) + 1, entries[-1].link if entries else NO_LINK
+        entry = {"n": number, "kind": kind, "at": utc_now(), "salt": secrets.token_hex(16), "body": dict(body)}
+        link = chain(before, _commit(entry))
+        signature = key.sign(entry_text(self.signing.name, self.peer, number, link)) if key else b""
+        line = {"e": entry, "l": link.hex(), "s": base64.b64encode(signature).decode()}
+        append_durably(descriptor, _canonical(line) + b"\n")
+        return self.entries[-1]
 
     def _read_news(self) -> bytes:
         """Whole lines that were appended since the last look; all of them if anything else has changed."""
@@ -232,6 +251,24 @@ def entry_text(own: str, peer: str, number: int, link: bytes) -> bytes:
     return f"vfl-node ledger of {own} about {peer}: entry {number} is {link.hex()}\n".encode()
 
 
+def seen_text(own: str, peer: str, number: int, link: bytes) -> bytes:
+    """What ``peer`` signs of the ledger of ``own`` about it, which it has seen as far as this entry."""
+    return f"vfl-node ledger of {own} about {peer}: {peer} has seen entry {number}, {link.hex()}\n".encode()
+
+
+def public_text(key: Ed25519PublicKey) -> str:
+    """A public key as an entry, and a card, has it: base64 of its 32 bytes."""
+    return base64.b64encode(key.public_bytes(Encoding.Raw, PublicFormat.Raw)).decode()
+
+
+def key_from_text(text: object) -> Ed25519PublicKey | None:
+    """What :func:`public_text` made ``text`` of; None if it is no key."""
+    try:
+        return Ed25519PublicKey.from_public_bytes(base64.b64decode(str(text), validate=True))
+    except ValueError:
+        return None
+
+
 def chain(before: bytes, commit: bytes) -> bytes:
     """The link of an entry behind the link ``before``."""
     return hashlib.sha256(b"vfl-link-1|" + before + commit).digest()
@@ -244,6 +281,7 @@ def parse_line(line: bytes, number: int, before: bytes) -> Entry | None:
         entry, link, signature = read["e"], bytes.fromhex(read["l"]), base64.b64decode(read["s"], validate=True)
         commit = _commit(entry)
         whole = _canonical(read) + b"\n" == line and entry["n"] == number and chain(before, commit) == link
+        whole = whole and isinstance(entry["body"], dict) and isinstance(entry["kind"], str) and isinstance(entry["at"], str)
         return Entry(number, entry["kind"], entry["at"], entry["body"], commit, link, signature) if whole else None
     except (ValueError, KeyError, TypeError, RecursionError, binascii.Error):
         return None

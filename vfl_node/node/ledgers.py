@@ -1,0 +1,187 @@
+"""The ledgers of a node with all its partners, for its owner and for an auditor: shown, verified, and exported."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_public_key
+
+from vfl_node.errors import UsageError, VflError
+from vfl_node.node.counts import PartnerCounts
+from vfl_node.settings.node import Settings
+from vfl_node.trust.lane_check import LaneVerdict, verify_lane
+from vfl_node.trust.lanes import FILE, Entry, entry_text, seen_text
+from vfl_node.trust.signers import Signers
+
+WHO = "ledgers.json"
+"""In an exported folder: whose ledgers they are, and about whom."""
+
+_LINES = {
+    "inputs": "sets aligned",
+    "changes": "changed sets",
+    "trainings": "trainings",
+    "models": "models that answered",
+    "linkages": "linkages",
+    "spent": "ε spent",
+    "forgotten": "ε not counted any more",
+    "answers": "answers about labels",
+}
+"""Kind of lines → what they are, for people."""
+
+
+def partners_met(settings: Settings) -> list[str]:
+    """The partners with which this node has a ledger, by name; also those that are no peers any more."""
+    return sorted(path.parent.name for path in (settings.state_dir / "partners").glob(f"*/{FILE}"))
+
+
+def describe_lane(counts: PartnerCounts, since: str = "") -> dict[str, Any]:
+    """A ledger for people and programs.
+
+    Args:
+        counts: with the partner.
+        since: entries before this time are left out, as ISO 8601.
+
+    Returns:
+        partner, entries (number), head; seen: {entry, at} of the newest that the partner has signed, None without one; used:
+        budget → how much of it; listed: entries, each with n, at, kind, text.
+
+    Raises:
+        StateError: it is damaged (``E_STATE_CORRUPT``).
+    """
+    entries = counts.lane.entries
+    signed = next((entry for entry in reversed(entries) if entry.body.get("ours", {}).get("signature")), None)
+    return {
+        "partner": counts.peer,
+        "entries": len(entries),
+        "head": entries[-1].link.hex() if entries else None,
+        "seen": {"entry": signed.body["ours"]["entries"], "at": signed.at} if signed else None,
+        "used": counts.usage(),
+        "listed": [
+            {"n": entry.number, "at": entry.at, "kind": entry.kind, "text": describe(entry, counts.peer)}
+            for entry in entries
+            if entry.at >= since
+        ],
+    }
+
+
+def describe(entry: Entry, peer: str) -> str:
+    """What an entry says, in one line."""
+    body, job = entry.body, entry.body.get("job", "")
+    lines = {_LINES.get(kind, kind): len(each) for kind, each in body.get("lines", {}).items()}
+    amounts = ", ".join(f"{what}: {count}" for what, count in lines.items())
+    match entry.kind:
+        case "begin":
+            consent = f", consents {body['consents'][:8]}" if body.get("consents") else ""
+            return f"job {job} began" + (f", manifest {body['manifest'][:8]}" if body.get("manifest") else "") + consent
+        case "reserve":
+            return f"job {job} has set aside {amounts}"
+        case "release":
+            return f"job {job} has ended without {amounts}"
+        case "learnt":
+            told = {name: ", ".join(sorted({each["what"] for each in known})) for name, known in body["learnt"].items()}
+            return f"job {job}: " + "; ".join(f"{name} learnt {what}" for name, what in told.items() if what)
+        case "head":
+            lost = f"; {peer} has lost what it had before" if body.get("lost") else ""
+            return (
+                f"{peer} has seen entry {body['ours']['entries']}; its own ledger has {body['theirs']['entries']} entries{lost}"
+            )
+        case "loss":
+            return f"the owner has accepted that entries up to {body['entries']} are lost"
+        case "import":
+            return f"counted by an earlier version: {amounts}"
+        case "forget":
+            return "the owner has begun a new count of ε"
+        case "key":
+            return f"signed from here on by key {body['key'][:8]}"
+        case _:
+            return amounts
+
+
+def verify_own(settings: Settings, partner: str) -> LaneVerdict:
+    """Verify the ledger with a partner by the keys on both cards, as far as they are here. Raises OSError, UsageError."""
+    signers = Signers(settings)
+    return verify_lane(
+        settings.state_dir / "partners" / partner / FILE,
+        settings.name,
+        partner,
+        _key_of(signers, settings.name),
+        _key_of(signers, partner),
+    )
+
+
+def export(settings: Settings, partners: list[str], folder: Path) -> None:
+    """Copy ledgers into a new folder for an auditor, with the public keys, and what ``openssl`` needs to verify the heads.
+
+    Raises:
+        UsageError: the folder is there already (``E_EXISTS``), or cannot be written (``E_FILE``).
+    """
+    signers = Signers(settings)
+    try:
+        folder.mkdir(parents=True)
+        (folder / WHO).write_text(json.dumps({"of": settings.name, "about": partners}) + "\n")
+        for name in (settings.name, *partners):
+            if key := _key_of(signers, name):
+                (folder / f"{name}.pem").write_bytes(key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
+        for name in partners:
+            counts = PartnerCounts(settings.state_dir / "partners" / name, name)
+            shutil.copyfile(counts.lane.path, folder / f"{name}.log")
+            _export_heads(settings.name, name, counts.lane.entries, folder)
+        (folder / "README.txt").write_text(_readme(settings.name, partners))
+    except FileExistsError:
+        raise UsageError(f"{folder} is there already", code="E_EXISTS", hint="name a folder that is to be made") from None
+    except OSError as error:
+        raise UsageError(f"cannot write {folder}: {error.strerror}", code="E_FILE") from None
+
+
+def verify_exported(folder: Path) -> Iterator[tuple[str, LaneVerdict]]:
+    """Verify the ledgers in a folder that :func:`export` has written: partner, and what was found.
+
+    Raises:
+        UsageError: it is no such folder (``E_FILE``).
+    """
+    try:
+        who = json.loads((folder / WHO).read_text())
+        own, partners = str(who["of"]), [str(name) for name in who["about"]]
+        read = {path.stem: load_pem_public_key(path.read_bytes()) for path in folder.glob("*.pem")}
+        keys = {name: key for name, key in read.items() if isinstance(key, Ed25519PublicKey)}
+        for name in partners:
+            yield name, verify_lane(folder / f"{Path(name).name}.log", own, name, keys.get(own), keys.get(name))
+    except (OSError, ValueError, KeyError, TypeError):
+        hint = "name a folder that vfl-node ledger --export has written"
+        raise UsageError(f"{folder} has no ledgers that can be read", code="E_FILE", hint=hint) from None
+
+
+def _key_of(signers: Signers, name: str) -> Ed25519PublicKey | None:
+    """The key of a party's signatures; None if its card is not here, or cannot be used."""
+    try:
+        card = signers.card(name)
+    except VflError:
+        return None
+    return card.verifying_key if card else None
+
+
+def _export_heads(own: str, peer: str, entries: list[Entry], folder: Path) -> None:
+    """The text of the newest entry, and of the newest head that the partner has signed, each with its signature."""
+    if entries and entries[-1].signature:
+        (folder / f"{peer}-head.txt").write_bytes(entry_text(own, peer, entries[-1].number, entries[-1].link))
+        (folder / f"{peer}-head.sig").write_bytes(entries[-1].signature)
+    ours = next((entry.body["ours"] for entry in reversed(entries) if entry.body.get("ours", {}).get("signature")), None)
+    if ours:
+        (folder / f"{peer}-seen.txt").write_bytes(seen_text(own, peer, ours["entries"], bytes.fromhex(ours["link"])))
+        (folder / f"{peer}-seen.sig").write_bytes(bytes.fromhex(ours["signature"]))
+
+
+def _readme(own: str, partners: list[str]) -> str:
+    lines = [f"Ledgers of {own} about {', '.join(partners)}.", "", "All entries, links and signatures:", ""]
+    lines += ["    vfl-node ledger --verify --folder .", "", "The newest entry and what the partner has seen, by OpenSSL:", ""]
+    for name in partners:
+        for what, key in (("head", own), ("seen", name)):
+            verify = f"openssl pkeyutl -verify -pubin -inkey {key}.pem -rawin"
+            lines.append(f"    {verify} -in {name}-{what}.txt -sigfile {name}-{what}.sig")
+    lines += ["", "Compare the keys with the cards (vfl-node card), and the digest in *-seen.txt with the partner's own.", ""]
+    return "\n".join(lines)

@@ -1,0 +1,110 @@
+"""Whether lanes are what was written and agreed: by anybody who has the files and the public keys, without a node."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+from vfl_node.trust.lanes import KEY, NO_LINK, Entry, entry_text, key_from_text, parse_line, public_text, seen_text
+
+
+@dataclass(frozen=True)
+class LaneVerdict:
+    """What a look at a whole lane has found.
+
+    Attributes:
+        entries: how many there are.
+        link: of the last one.
+        signed: number of the last entry that the owner's key has signed; 0: none.
+        seen: number of the newest entry under which the partner has signed; 0: none.
+        seen_at: when that was exchanged, UTC.
+        faults: what does not fit, each with its line.
+    """
+
+    entries: int
+    link: bytes
+    signed: int
+    seen: int
+    seen_at: str
+    faults: tuple[str, ...]
+
+
+def verify_lane(
+    path: Path, own: str, peer: str, own_key: Ed25519PublicKey | None, peer_key: Ed25519PublicKey | None
+) -> LaneVerdict:
+    """Verify the lane of ``own`` about ``peer``. Cost: 0.2 ms an entry.
+
+    Args:
+        path: of the file.
+        own: its owner.
+        peer: the partner.
+        own_key: with which the newest entries must be signed; None: any key that an entry names.
+        peer_key: with which the partner signs; None: its signatures are not verified.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    faults: list[str] = []
+    links = [NO_LINK]
+    key, signed, seen, seen_at = None, 0, 0, ""
+    for number, line in enumerate(path.read_bytes().splitlines(keepends=True), 1):
+        entry = parse_line(line, number, links[-1])
+        links.append(entry.link if entry else _stated_link(line))
+        if entry is None:
+            faults.append(f"entry {number}: it is not what was written there")
+            continue
+        if entry.kind == KEY:
+            key = key_from_text(entry.body.get("key"))
+        if key is None and entry.signature:
+            faults.append(f"entry {number}: it is signed, and no entry before it says by which key")
+        elif key and not is_signed(key, entry.signature, entry_text(own, peer, number, entry.link)):
+            faults.append(f"entry {number}: it is not signed by the key of {own}")
+        elif key:
+            signed = number
+        try:
+            faults += [f"entry {number}: {fault}" for fault in _faults_of_heads(entry, own, peer, links, peer_key)]
+            if (ours := entry.body.get("ours")) and peer_key:
+                seen, seen_at = max(seen, int(ours["entries"])), entry.at
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError):
+            faults.append(f"entry {number}: its heads cannot be read")
+    if own_key and len(links) > 1 and (key is None or public_text(key) != public_text(own_key)):
+        faults.append(f"entry {len(links) - 1}: the newest entries are not signed by the key on the card of {own}")
+    return LaneVerdict(len(links) - 1, links[-1], signed, seen, seen_at, tuple(faults))
+
+
+def is_signed(key: Ed25519PublicKey, signature: bytes, text: bytes) -> bool:
+    """Whether the owner of ``key`` has signed ``text``."""
+    try:
+        key.verify(signature, text)
+    except InvalidSignature:
+        return False
+    return True
+
+
+def _faults_of_heads(entry: Entry, own: str, peer: str, links: list[bytes], peer_key: Ed25519PublicKey | None) -> Iterator[str]:
+    """What does not fit of the heads that an entry has: the owner's, which the partner has signed, and the partner's."""
+    if ours := entry.body.get("ours"):
+        number, link = ours["entries"], bytes.fromhex(ours["link"])
+        if not 0 <= number < entry.number or links[number] != link:
+            yield f"the head that {peer} has seen, entry {number}, is not in this ledger"
+        elif peer_key and not is_signed(peer_key, bytes.fromhex(ours["signature"]), seen_text(own, peer, number, link)):
+            yield f"{peer} has not signed that it has seen entry {number}"
+    if (theirs := entry.body.get("theirs")) and theirs["entries"] and peer_key:
+        text = entry_text(peer, own, theirs["entries"], bytes.fromhex(theirs["link"]))
+        if not is_signed(peer_key, bytes.fromhex(theirs["signature"]), text):
+            yield f"{peer} has not signed the head of its own ledger"
+
+
+def _stated_link(line: bytes) -> bytes:
+    """The link that a line states which does not fit, so that the lines behind it can be verified."""
+    try:
+        stated: Any = json.loads(line)
+        return bytes.fromhex(stated["l"])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return b""
