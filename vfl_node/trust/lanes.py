@@ -209,8 +209,7 @@ class Lane:
         entry = {"n": number, "kind": kind, "at": utc_now(), "salt": secrets.token_hex(16), "body": dict(body)}
         link = chain(before, _commit(entry))
         signature = key.sign(entry_text(self.signing.name, self.peer, number, link)) if key else b""
-        line = {"e": entry, "l": link.hex(), "s": base64.b64encode(signature).decode()}
-        append_durably(descriptor, _canonical(line) + b"\n")
+        append_durably(descriptor, _line(entry, link, signature))
         return self.entries[-1]
 
     def _read_news(self) -> bytes:
@@ -280,11 +279,15 @@ def parse_line(line: bytes, number: int, before: bytes) -> Entry | None:
         read = json.loads(line)
         entry, link, signature = read["e"], bytes.fromhex(read["l"]), base64.b64decode(read["s"], validate=True)
         commit = _commit(entry)
-        whole = _canonical(read) + b"\n" == line and entry["n"] == number and chain(before, commit) == link
+        whole = _line(entry, link, signature) == line and entry["n"] == number and chain(before, commit) == link
         whole = whole and isinstance(entry["body"], dict) and isinstance(entry["kind"], str) and isinstance(entry["at"], str)
         return Entry(number, entry["kind"], entry["at"], entry["body"], commit, link, signature) if whole else None
     except (ValueError, KeyError, TypeError, RecursionError, binascii.Error):
         return None
+
+
+def _line(entry: Mapping[str, Any], link: bytes, signature: bytes) -> bytes:
+    return _canonical({"e": entry, "l": link.hex(), "s": base64.b64encode(signature).decode()}) + b"\n"
 
 
 def _commit(entry: Mapping[str, Any]) -> bytes:
