@@ -154,8 +154,8 @@ def test_honest_growth_is_accepted_and_signed_by_both(pair: tuple[Lane, Lane]) -
         verdict = verified(lane, signer)  # type: ignore[arg-type]
         assert verdict.faults == ()
         assert verdict.seen == len(lane.entries) - 1
-    signed = heads_of(clinic).acknowledged
-    assert signed.link == clinic.find_link(signed.entries) == heads_of(lab).seen.link
+    seen = heads_of(lab).seen
+    assert seen.link == clinic.find_link(seen.entries)
 
 
 def rewritten(lane: Lane, change: Any) -> Lane:
@@ -221,6 +221,53 @@ def test_a_lane_that_was_cut_is_older_than_its_partner_has_seen(pair: tuple[Lane
     assert not verified(cut, cut.signing).faults  # type: ignore[arg-type]
 
 
+def test_jobs_at_the_same_time_show_heads_in_any_order(pair: tuple[Lane, Lane]) -> None:
+    """Each conversation goes on from what was seen when it began, and at its end from what it has shown itself."""
+    clinic, lab = pair
+    early = heads_of(clinic), heads_of(lab)
+    proofs = early[0].prove(early[1].seen), early[1].prove(early[0].seen)
+    for _ in range(3):
+        exchange(heads_of(clinic), heads_of(lab))  # of other jobs
+    signed = early[0].sign(proofs[1]), early[1].sign(proofs[0])
+    early[0].keep(proofs[0], proofs[1], signed[1])
+    early[1].keep(proofs[1], proofs[0], signed[0])
+    exchange(heads_of(clinic), heads_of(lab))
+    ends = early[0].prove(early[0].shown), early[1].prove(early[1].shown)
+    signed = early[0].sign(ends[1]), early[1].sign(ends[0])
+    early[0].keep(ends[0], ends[1], signed[1])
+    early[1].keep(ends[1], ends[0], signed[0])
+    for lane in pair:
+        assert not verified(lane, lane.signing).faults  # type: ignore[arg-type]
+
+
+def test_two_histories_shown_to_jobs_at_the_same_time_are_a_fork(pair: tuple[Lane, Lane], tmp_path: Path) -> None:
+    clinic, lab = pair
+    (tmp_path / "two.log").write_bytes(lab.path.read_bytes())
+    other = Lane(tmp_path / "two.log", "clinic", lab.signing)
+    for lane, entries in ((lab, 4), (other, 2)):
+        for _ in range(entries):
+            lane.append("count", {})
+    heads = [heads_of(clinic), heads_of(clinic)]
+    longer, shorter = (heads_of(lane).prove(heads[0].seen) for lane in (lab, other))
+    own = heads[0].prove(heads_of(lab).seen)
+    heads[0].keep(own, longer, heads_of(lab).sign(own))
+    heads[1].sign(shorter)  # which of both is true nobody knows yet
+    heads[1].keep(own, shorter, heads_of(lab).sign(own))
+    for lane in (lab, other):
+        lane.append("count", {})
+        lane.append("count", {})
+    last = heads_of(clinic)
+    for lane in (lab, other):
+        with pytest.raises(ProtocolError) as caught:
+            last.sign(
+                HeadProof(
+                    head=heads_of(lane).prove(longer.head if lane is lab else shorter.head).head,
+                    commits=[entry.commit for entry in lane.entries[last.seen.entries :]],
+                )
+            )
+        assert caught.value.code == "E_LEDGER_FORK"
+
+
 def test_only_the_keys_on_the_cards_sign(pair: tuple[Lane, Lane]) -> None:
     clinic, lab = pair
     mallory = Signer("lab", keys={"clinic": clinic.signing.key})  # type: ignore[dict-item]
@@ -241,8 +288,9 @@ def test_a_long_lane_is_shown_in_several_exchanges(tmp_path: Path) -> None:
     clinic, lab = signers("clinic", "lab")
     one, other = filled(tmp_path / "one", clinic, entries=25), filled(tmp_path / "other", lab, "clinic", 1)
     for expected in (10, 20, 28, 29):
-        exchange(heads_of(one, 10), heads_of(other, 10))
-        assert heads_of(one).acknowledged.entries == expected
+        heads = heads_of(one, 10)
+        exchange(heads, heads_of(other, 10))
+        assert heads.shown.entries == expected
     assert not verified(one, clinic).faults
 
 

@@ -1,4 +1,4 @@
-"""Two paired nodes and their ledgers: signed at both ends of a job, verified offline, restored too old, killed in the middle."""
+"""Two paired nodes and their ledgers: signed at both ends of a job, verified offline, restored too old, killed meanwhile."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ async def have_stored(run: Run, channel: Channel) -> None:
     """Phase ``stored`` of one conversation. The ledgers have what the job has counted; their heads are exchanged once more."""
     async with channel.phase("stored"):
         if heads := run.session.heads(channel.peer):
-            await exchange_heads(channel, heads, heads.acknowledged)
+            await exchange_heads(channel, heads, heads.shown)
 
 
 async def hear_confirmed(run: Run, channel: Channel) -> None:

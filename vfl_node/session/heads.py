@@ -29,11 +29,11 @@ class Heads(Protocol):
 
     @property
     def seen(self) -> LedgerHead:
-        """The newest head of the peer that this node has verified."""
+        """The head of the peer from which its next proof must go on: it was verified in this conversation, or before it."""
 
     @property
-    def acknowledged(self) -> LedgerHead:
-        """The newest head of this node's ledger that the peer has signed."""
+    def shown(self) -> LedgerHead:
+        """The head of this node that the peer has signed in this conversation."""
 
     def prove(self, seen: LedgerHead) -> HeadProof:
         """How this node's ledger goes on from the head that the peer has seen.

@@ -118,6 +118,7 @@ class Session:
         randomness: this party's own for the job; the same on every attempt.
         attempt: its number, and what it has of earlier ones.
         memories: name of a data party → what this node remembers of it beyond the job.
+        ledgers: name of a party → the ledger about it, once it was shown in this attempt.
         progress: follows the job: every event of it is emitted there.
         machine: what computes.
         policy: this owner's.
@@ -131,6 +132,7 @@ class Session:
     randomness: Randomness
     attempt: Attempt
     memories: Mapping[str, PeerMemory] = field(default_factory=dict)
+    ledgers: dict[str, Heads | None] = field(default_factory=dict)
     progress: Progress = field(default_factory=Silent)
     machine: OwnMachine = field(default_factory=OwnMachine)
     policy: OwnSettings = field(default_factory=OwnSettings)
@@ -177,10 +179,11 @@ class Session:
 
     def heads(self, peer: str) -> Heads | None:
         """The ledger about ``peer``, to be shown to it; None if none is kept. Raises OSError, StateError."""
-        if peer not in self.memories:
-            return None
+        if peer in self.ledgers or peer not in self.memories:
+            return self.ledgers.get(peer)
         about = {"name": self.job.name, "manifest": self.marks.manifest.hex(), "consents": self.marks.consents.hex()}
-        return self.memories[peer].heads(self.attempt.job_id, about)
+        self.ledgers[peer] = self.memories[peer].heads(self.attempt.job_id, about)
+        return self.ledgers[peer]
 
     @property
     def memory(self) -> Memory:

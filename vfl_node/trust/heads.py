@@ -14,6 +14,8 @@ from vfl_node.trust.lanes import NO_LINK, Entry, Lane, chain, entry_text, seen_t
 
 log = structlog.get_logger()
 
+_NO_HEAD = LedgerHead(link=NO_LINK)
+
 BEGIN, LEARNT, HEAD, LOST = "begin", "learnt", "head", "loss"
 """Kinds of entries: a job; what both learnt by it; both heads as exchanged; what the partner has seen and is lost here."""
 
@@ -21,29 +23,32 @@ BEGIN, LEARNT, HEAD, LOST = "begin", "learnt", "head", "loss"
 class LaneHeads:
     """The heads of one lane (:class:`vfl_node.session.heads.Heads`).
 
-    Args:
-        lane: of the partner.
-        most: entries that one proof goes on by.
-        claim: called with what the partner has seen and this lane lacks, before that is an error.
+    Attributes:
+        seen: as :attr:`vfl_node.session.heads.Heads.seen`.
+        shown: as :attr:`vfl_node.session.heads.Heads.shown`.
     """
 
     def __init__(self, lane: Lane, most: int, claim: Callable[[LedgerHead], None]) -> None:
+        """Show a lane to its partner.
+
+        Args:
+            lane: of the partner.
+            most: entries that one proof goes on by.
+            claim: called with what the partner has seen and this lane lacks, before that is an error.
+
+        Raises:
+            StateError: the lane is damaged (``E_STATE_CORRUPT``).
+        """
         self._lane, self._most, self._claim = lane, most, claim
+        heads = self._theirs()
+        self.seen = heads[-1] if heads else _NO_HEAD
+        self.shown = _NO_HEAD
 
-    @property
-    def seen(self) -> LedgerHead:
-        """As :attr:`vfl_node.session.heads.Heads.seen`."""
-        return self._newest("theirs")
-
-    @property
-    def acknowledged(self) -> LedgerHead:
-        """As :attr:`vfl_node.session.heads.Heads.acknowledged`."""
-        return self._newest("ours")
-
-    def _newest(self, whose: str) -> LedgerHead:
-        """Of the heads that were exchanged last; that of an empty lane, if none were."""
-        newest = next((entry for entry in reversed(self._lane.entries) if entry.kind == HEAD), None)
-        return _head(newest.body[whose]) if newest else LedgerHead(link=NO_LINK)
+    def _theirs(self) -> list[LedgerHead]:
+        """All heads of the partner that were verified, since it last lost some. Other jobs may add to them at any time."""
+        heads = [entry.body for entry in self._lane.entries if entry.kind == HEAD]
+        lost = max((place for place, body in enumerate(heads) if body.get("lost")), default=0)
+        return [_head(body["theirs"]) for body in heads[lost:]]
 
     def prove(self, seen: LedgerHead) -> HeadProof:
         """As :meth:`vfl_node.session.heads.Heads.prove`, with ``lost`` if the owner has accepted that it does not go on."""
@@ -61,11 +66,12 @@ class LaneHeads:
     def sign(self, proof: HeadProof) -> HeadSigned:
         """As :meth:`vfl_node.session.heads.Heads.sign`."""
         lane, head = self._lane, proof.head
-        seen = LedgerHead(link=NO_LINK) if proof.lost else self.seen
-        link = seen.link
-        for commit in proof.commits:
-            link = chain(link, commit)
-        if link != head.link or head.entries != seen.entries + len(proof.commits):
+        seen = _NO_HEAD if proof.lost else self.seen
+        links = {seen.entries: seen.link}
+        for number, commit in enumerate(proof.commits, seen.entries + 1):
+            links[number] = chain(links[number - 1], commit)
+        others = [] if proof.lost else self._theirs()  # also those that jobs at the same time have seen
+        if max(links) != head.entries or any(each.link != links.get(each.entries, each.link) for each in (head, *others)):
             raise ProtocolError(
                 f"the ledger of {lane.peer} about this node does not go on from entry {seen.entries}, which it has shown",
                 code="E_LEDGER_FORK",
@@ -83,6 +89,7 @@ class LaneHeads:
     def keep(self, own: HeadProof, theirs: HeadProof, signed: HeadSigned) -> None:
         """As :meth:`vfl_node.session.heads.Heads.keep`."""
         lane, head = self._lane, own.head
+        self.seen, self.shown = theirs.head, head
         if theirs.lost:
             log.warning("the owner of a peer has accepted that its ledger about this node is lost", peer=lane.peer)
         _verify(self._peer_key, signed.signature, seen_text(lane.signing.name, lane.peer, head.entries, head.link), lane.peer)
@@ -110,9 +117,6 @@ def older_error(peer: str, seen: int, entries: int) -> StateError:
         "nothing to spend",
         for_peer="what it remembers of earlier jobs with this node is older than they are, or gone; its owner has to decide",
     )
-
-
-_NO_HEAD = LedgerHead(link=NO_LINK)
 
 
 def _is_loss_of(entry: Entry, seen: LedgerHead) -> bool:
