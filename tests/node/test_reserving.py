@@ -14,6 +14,7 @@ from vfl_node.job import Job
 from vfl_node.node.endings import conclude
 from vfl_node.node.partners import Partner
 from vfl_node.node.record import Record
+from vfl_node.node.releases import release, release_ended
 from vfl_node.node.store import Store
 from vfl_node.process import failpoints
 from vfl_node.process.files import write_checked
@@ -113,7 +114,7 @@ def test_the_end_of_a_job_releases_what_it_has_not_used(tmp_path: Path, state: A
     lab.reserve(record.id, [training(record.id)], [])
     conclude(settings, store, store.update(record, state=state))
     assert lab.reserving == ({record.id} if left else set())
-    store.release_ended()
+    release_ended(store)
     assert lab.reserving == ({record.id} if left else set())
 
 
@@ -125,7 +126,7 @@ def test_a_node_that_starts_releases_what_died_with_it(tmp_path: Path) -> None:
         lab.reserve(job_id, [training(job_id, None)], [])
     store.close()
     again = Store(tmp_path / "state")
-    again.release_ended()
+    release_ended(again)
     assert again.partner("lab").reserving == {unfinished.id}
 
 
@@ -136,8 +137,8 @@ def test_a_damaged_ledger_does_not_keep_a_job_from_ending(tmp_path: Path) -> Non
     lab.reserve(record.id, [training(record.id)], [])
     path = lab.lane.path
     path.write_bytes(path.read_bytes().replace(b"reserve", b"reserva"))
-    store.release(record)
-    store.release_ended()
+    release(store, record)
+    release_ended(store)
     with pytest.raises(StateError):
         lab.usage()
 

@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from vfl_node.node.partners import Partner
 from vfl_node.trust.heads import LaneHeads
-from vfl_node.trust.lanes import Entry, Lane
+from vfl_node.trust.lanes import Lane, LaneEntry
 
 
 @dataclass
@@ -55,5 +55,5 @@ def meet(one: Partner, other: Partner, job: str) -> None:
     exchange(one.heads(job, {}), other.heads(job, {}))
 
 
-def kinds(entries: list[Entry]) -> list[str]:
+def kinds(entries: list[LaneEntry]) -> list[str]:
     return [entry.kind for entry in entries]

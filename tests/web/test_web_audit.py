@@ -133,7 +133,7 @@ def test_a_disk_that_is_full_stops_no_request(port: Recorded, monkeypatch: pytes
     def refuse(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("vfl_node.trust.audit_log._write_all", refuse)
+    monkeypatch.setattr("vfl_node.trust.audit_log.append_durably", refuse)
     assert port.client(TOKEN).post("/api/jobs", content="name: x").status_code == 201
 
 

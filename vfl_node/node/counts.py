@@ -24,7 +24,7 @@ from vfl_node.node.partner_upgrade import import_counts
 from vfl_node.process.files import read_checked
 from vfl_node.session.counted import LOSS, Counted
 from vfl_node.session.spent import Account, Expense, Spent
-from vfl_node.trust.lanes import FILE, Entry, Lane, Signing
+from vfl_node.trust.lanes import FILE, Lane, LaneEntry, Signing
 
 _SPENT, _FORGOTTEN = "spent", "forgotten"
 
@@ -44,7 +44,7 @@ class PartnerCounts:
         self.lane = Lane(folder / FILE, peer, signing)
         self._lock = self.lane.lock
         self._summed = 0  # entries
-        self._newest: Entry | None = None  # the last of them
+        self._newest: LaneEntry | None = None  # the last of them
         self._kinds: dict[str, dict[str, str]] = {}  # kind → line → the job that has only set it aside; empty: it is counted
         self._released: dict[str, set[str]] = {}
         import_counts(folder, self.lane)
@@ -179,7 +179,7 @@ class PartnerCounts:
                 self._sum_up(entry)
             self._summed, self._newest = len(entries), entries[-1] if entries else None
 
-    def _sum_up(self, entry: Entry) -> None:
+    def _sum_up(self, entry: LaneEntry) -> None:
         for kind, lines in entry.body.get("lines", {}).items():
             known, gone = self._kinds.setdefault(kind, {}), self._released.setdefault(kind, set())
             for line in lines:

@@ -10,6 +10,7 @@ from vfl_node.errors import Cancelled, Paused, StateError, VflError
 from vfl_node.node.figures import attach_figures
 from vfl_node.node.predictions import account
 from vfl_node.node.record import Record
+from vfl_node.node.releases import release
 from vfl_node.node.states import UNFINISHED
 from vfl_node.node.store import Store
 from vfl_node.process.machine import utc_now
@@ -45,7 +46,7 @@ def conclude(settings: Settings, store: Store, record: Record) -> Record:
     record = attach_figures(store, record)
     store.end(record)
     if record.state not in UNFINISHED:
-        store.release(record)
+        release(store, record)
     return record
 
 

@@ -15,7 +15,7 @@ from vfl_node.errors import UsageError, VflError
 from vfl_node.node.counts import PartnerCounts
 from vfl_node.settings.node import Settings
 from vfl_node.trust.lane_check import LaneVerdict, verify_lane
-from vfl_node.trust.lanes import FILE, Entry, entry_text, seen_text
+from vfl_node.trust.lanes import FILE, LaneEntry, entry_text, seen_text
 from vfl_node.trust.signers import Signers
 
 WHO = "ledgers.json"
@@ -69,7 +69,7 @@ def describe_lane(counts: PartnerCounts, since: str = "") -> dict[str, Any]:
     }
 
 
-def describe(entry: Entry, peer: str) -> str:
+def describe(entry: LaneEntry, peer: str) -> str:
     """What an entry says, in one line."""
     body, job = entry.body, entry.body.get("job", "")
     lines = {_LINES.get(kind, kind): len(each) for kind, each in body.get("lines", {}).items()}
@@ -165,7 +165,7 @@ def _key_of(signers: Signers, name: str) -> Ed25519PublicKey | None:
     return card.verifying_key if card else None
 
 
-def _export_heads(own: str, peer: str, entries: list[Entry], folder: Path) -> None:
+def _export_heads(own: str, peer: str, entries: list[LaneEntry], folder: Path) -> None:
     """The text of the newest entry, and of the newest head that the partner has signed, each with its signature."""
     if entries and entries[-1].signature:
         (folder / f"{peer}-head.txt").write_bytes(entry_text(own, peer, entries[-1].number, entries[-1].link))

@@ -19,6 +19,7 @@ from __future__ import annotations
 import json
 import re
 import secrets
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import StateError, UsageError
+from vfl_node.execution.trial import Trial
 from vfl_node.job import Name
 from vfl_node.node.counts import PartnerCounts
 from vfl_node.node.own_secret import own_secret
@@ -171,6 +173,29 @@ class Partner(PartnerCounts):
         if not _NAME.fullmatch(name):
             raise ValueError("a name is 1 to 80 of a-z, 0-9 and -")
         return self.folder / f"{name}.kept"
+
+
+class Partners:
+    """The memory of every partner of a node; safe to use from several threads.
+
+    Args:
+        folder: of all of them.
+        trial: whose secrets they begin with.
+        signing: of this node.
+    """
+
+    def __init__(self, folder: Path, trial: Trial, signing: Signing | None) -> None:
+        self._folder, self._trial, self._signing = folder, trial, signing
+        self._lock = threading.Lock()
+        self._met: dict[str, Partner] = {}
+
+    def find(self, peer: str) -> Partner:
+        """The memory of ``peer``, always the same object. Raises as :class:`Partner`."""
+        with self._lock:
+            if peer not in self._met:
+                secret, own = self._trial.memory_secret(peer), self._trial.own_secret()
+                self._met[peer] = Partner(self._folder, peer, secret, own, self._signing)
+            return self._met[peer]
 
 
 def accept_loss(counts: PartnerCounts) -> int:

@@ -27,7 +27,7 @@ from vfl_node.job import Job
 from vfl_node.node.faults import cannot_use, explain
 from vfl_node.node.index import COLUMNS, Index
 from vfl_node.node.listing import JobLine
-from vfl_node.node.partners import Partner
+from vfl_node.node.partners import Partners
 from vfl_node.node.pruning import choose
 from vfl_node.node.record import NO_DOCUMENTS, Documents, Record, damaged_record
 from vfl_node.node.state_lock import hold
@@ -41,24 +41,26 @@ log = structlog.get_logger()
 
 
 class Store:
-    """The index of jobs of one node; safe to use from several threads."""
+    """The index of jobs of one node, and its memory of partners; safe to use from several threads.
+
+    Attributes:
+        folder: of its state.
+        partner: what this node remembers of a peer beyond any job; the same object for every job.
+    """
 
     def __init__(self, folder: Path, trial: Trial | None = None, signing: Signing | None = None) -> None:
         """Open or create the store in ``folder``, which becomes private to this user (0700).
 
-        Args:
-            folder: of the node's state.
-            trial: what it belongs to.
-            signing: with which key the node signs its ledgers; None: with none.
+        ``trial``: what it belongs to. ``signing``: with which key the node signs its ledgers; None: with none.
 
         Raises:
             StateError: the folder cannot be written (``E_STATE``), another node uses it
                 (``E_STATE_LOCKED``), or the index is damaged or of a newer release (``E_STATE_CORRUPT``,
                 ``E_STATE_VERSION``).
         """
-        self.folder, self._trial, self._signing = folder, trial or Trial(), signing
+        self.folder, self._trial = folder, trial or Trial()
         self._lock = threading.RLock()
-        self._partners: dict[str, Partner] = {}
+        self.partner = Partners(folder / "partners", self._trial, signing).find
         self._unwritten: dict[str, Record] = {}
         self._reported: set[str] = set()
         try:
@@ -320,35 +322,6 @@ class Store:
             folder.destroy_secrets()
         except OSError as error:
             log.warning("what a job kept cannot be removed yet", job=record.id, reason=str(error))
-
-    def partner(self, peer: str) -> Partner:
-        """What this node remembers of ``peer`` beyond any job; the same object for every job."""
-        with self._lock:
-            if peer not in self._partners:
-                secret, own = self._trial.memory_secret(peer), self._trial.own_secret()
-                self._partners[peer] = Partner(self.folder / "partners", peer, secret, own, self._signing)
-            return self._partners[peer]
-
-    def release(self, record: Record) -> None:
-        """Let what a job that has ended had set aside with its partners and not used count no more. Never raises."""
-        for peer in record.parties:
-            try:
-                if (self.folder / "partners" / peer).exists():
-                    self.partner(peer).release(record.id)
-            except (OSError, StateError) as error:
-                log.warning("what a job had set aside still counts", job=record.id, peer=peer, reason=str(error))
-
-    def release_ended(self) -> None:
-        """The same for all jobs that ended as the process died. Never raises."""
-        for folder in (self.folder / "partners").glob("*/"):
-            try:
-                partner = self.partner(folder.name)
-                for job_id in partner.reserving:
-                    record = self.get(job_id)
-                    if record is None or record.state not in UNFINISHED:
-                        partner.release(job_id)
-            except (OSError, StateError) as error:
-                log.warning("what jobs had set aside still counts", peer=folder.name, reason=str(error))
 
     def _write(self, record: Record, verb: Literal["INSERT", "REPLACE"], documents: Documents = NO_DOCUMENTS) -> None:
         with self._lock, self._explain_errors():

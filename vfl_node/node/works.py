@@ -21,6 +21,7 @@ from vfl_node.node.endings import conclude, node_stopping, quarantine_error
 from vfl_node.node.faults import explain
 from vfl_node.node.peers import Peers
 from vfl_node.node.record import Record
+from vfl_node.node.releases import release_ended
 from vfl_node.node.room import check_room
 from vfl_node.node.states import UNFINISHED, State
 from vfl_node.node.store import Store
@@ -78,7 +79,7 @@ class Works:
         for record in self._store.records():
             if record.over:
                 self._store.destroy_secrets(record)
-        self._store.release_ended()
+        release_ended(self._store)
         for record in self._store.list_unfinished():
             self._go_on(record.id)
         self._watcher = threading.Thread(target=self._watch, name="jobs", daemon=True)

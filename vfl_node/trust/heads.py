@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from vfl_node.errors import PolicyError, ProtocolError, StateError, UsageError
 from vfl_node.transport.generated.vfl.v1.session_pb2 import HeadProof, HeadSigned, LedgerHead
 from vfl_node.trust.lane_check import is_signed
-from vfl_node.trust.lanes import NO_LINK, Entry, Lane, chain, entry_text, seen_text
+from vfl_node.trust.lanes import NO_LINK, Lane, LaneEntry, chain, entry_text, seen_text
 
 log = structlog.get_logger()
 
@@ -119,7 +119,7 @@ def older_error(peer: str, seen: int, entries: int) -> StateError:
     )
 
 
-def _is_loss_of(entry: Entry, seen: LedgerHead) -> bool:
+def _is_loss_of(entry: LaneEntry, seen: LedgerHead) -> bool:
     return entry.kind == LOST and (entry.body["entries"], entry.body["link"]) == (seen.entries, seen.link.hex())
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from vfl_node.trust.lanes import KEY, NO_LINK, Entry, entry_text, key_from_text, parse_line, public_text, seen_text
+from vfl_node.trust.lanes import KEY, NO_LINK, LaneEntry, entry_text, key_from_text, parse_line, public_text, seen_text
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,9 @@ def is_signed(key: Ed25519PublicKey, signature: bytes, text: bytes) -> bool:
     return True
 
 
-def _faults_of_heads(entry: Entry, own: str, peer: str, links: list[bytes], peer_key: Ed25519PublicKey | None) -> Iterator[str]:
+def _faults_of_heads(
+    entry: LaneEntry, own: str, peer: str, links: list[bytes], peer_key: Ed25519PublicKey | None
+) -> Iterator[str]:
     """What does not fit of the heads that an entry has: the owner's, which the partner has signed, and the partner's."""
     if ours := entry.body.get("ours"):
         number, link = ours["entries"], bytes.fromhex(ours["link"])

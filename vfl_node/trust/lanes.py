@@ -53,7 +53,7 @@ class Signing(Protocol):
 
     @property
     def name(self) -> str:
-        """Of this party."""
+        """The name of this party."""
 
     @property
     def key(self) -> Ed25519PrivateKey | None:
@@ -83,7 +83,7 @@ class Unsigned:
 
 
 @dataclass(frozen=True)
-class Entry:
+class LaneEntry:
     """One entry of a lane.
 
     Attributes:
@@ -119,12 +119,12 @@ class Lane:
         self.path, self.peer, self.signing = path, peer, signing or Unsigned()
         self.lock = threading.RLock()
         self._descriptor: int | None = None  # while this process alone may append
-        self._entries: list[Entry] = []
+        self._entries: list[LaneEntry] = []
         self._read: tuple[int, int, int] = (0, 0, 0)  # inode, size and time of change of what was read
-        self._newest: Entry | None = None  # that this object has seen
+        self._newest: LaneEntry | None = None  # that this object has seen
 
     @property
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[LaneEntry]:
         """All entries, oldest first. Cost: nothing if the file has not changed, else 15 µs for each new entry.
 
         Raises:
@@ -151,7 +151,7 @@ class Lane:
         entries = self.entries
         return NO_LINK if number == 0 else entries[number - 1].link if number <= len(entries) else None
 
-    def append(self, kind: str, body: Mapping[str, Any]) -> Entry:
+    def append(self, kind: str, body: Mapping[str, Any]) -> LaneEntry:
         """Write an entry; it is on the disk when this returns. Cost: 0.5 ms.
 
         Raises:
@@ -203,7 +203,7 @@ class Lane:
         """The key that signs entries since the newest entry about one."""
         return next((entry.body["key"] for entry in reversed(self.entries) if entry.kind == KEY), None)
 
-    def _write(self, descriptor: int, kind: str, body: Mapping[str, Any], key: Ed25519PrivateKey | None) -> Entry:
+    def _write(self, descriptor: int, kind: str, body: Mapping[str, Any], key: Ed25519PrivateKey | None) -> LaneEntry:
         entries = self.entries
         number, before = len(entries) + 1, entries[-1].link if entries else NO_LINK
         entry = {"n": number, "kind": kind, "at": utc_now(), "salt": secrets.token_hex(16), "body": dict(body)}
@@ -228,7 +228,7 @@ class Lane:
         self._read = (about.st_ino, size + whole, about.st_mtime_ns)
         return data[:whole]
 
-    def _parse(self, line: bytes) -> Entry:
+    def _parse(self, line: bytes) -> LaneEntry:
         number, before = len(self._entries) + 1, self._entries[-1].link if self._entries else NO_LINK
         entry = parse_line(line, number, before)
         if entry is None:
@@ -273,7 +273,7 @@ def chain(before: bytes, commit: bytes) -> bytes:
     return hashlib.sha256(b"vfl-link-1|" + before + commit).digest()
 
 
-def parse_line(line: bytes, number: int, before: bytes) -> Entry | None:
+def parse_line(line: bytes, number: int, before: bytes) -> LaneEntry | None:
     """The entry on a line, the ``number``-th, behind the link ``before``; None if it is not what was written there."""
     try:
         read = json.loads(line)
@@ -281,7 +281,7 @@ def parse_line(line: bytes, number: int, before: bytes) -> Entry | None:
         commit = _commit(entry)
         whole = _line(entry, link, signature) == line and entry["n"] == number and chain(before, commit) == link
         whole = whole and isinstance(entry["body"], dict) and isinstance(entry["kind"], str) and isinstance(entry["at"], str)
-        return Entry(number, entry["kind"], entry["at"], entry["body"], commit, link, signature) if whole else None
+        return LaneEntry(number, entry["kind"], entry["at"], entry["body"], commit, link, signature) if whole else None
     except (ValueError, KeyError, TypeError, RecursionError, binascii.Error):
         return None
 

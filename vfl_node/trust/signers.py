@@ -25,7 +25,7 @@ class Signers:
 
     @property
     def name(self) -> str:
-        """Of this party."""
+        """The name of this party."""
         return self._settings.name
 
     @property
