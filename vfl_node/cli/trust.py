@@ -33,11 +33,14 @@ def invite(
     config: Config,
     minutes: Annotated[float, typer.Option(help="How long the code holds.")] = 5,
     address: Reached = "",
+    only: Annotated[str, typer.Option("--for", metavar="NAME", help="The party that may join; by default any one.")] = "",
 ) -> None:
     """Print a code with which one other node may join this running one, and wait for it."""
+    if only:
+        _check(only)
     settings = load_settings(config)
     client = client_of(settings)
-    invited = client.invite(minutes, address)
+    invited = client.invite(minutes, address, only)
     out.print(f"{invited['address']}/{invited['code']}", markup=False)
     err.print(
         f"Tell it to the other owner by telephone. There: vfl-node join {invited['address']}/CODE --config FILE", markup=False

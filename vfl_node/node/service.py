@@ -241,9 +241,9 @@ class Node:
         record = self._jobs.predict_new(model, request, person=person)
         return self._jobs.view(record.id) or {}
 
-    def invite(self, minutes: float, address: str) -> dict[str, Any]:
+    def invite(self, minutes: float, address: str, only: str) -> dict[str, Any]:
         """As :meth:`vfl_node.node.pairing.Pairing.invite`."""
-        return self._pairing.invite(minutes, address, bound=self._bound or "")
+        return self._pairing.invite(minutes, address, only=only, bound=self._bound or "")
 
     def invite_status(self) -> dict[str, Any]:
         """As :meth:`vfl_node.node.pairing.Pairing.status`."""

@@ -1,8 +1,8 @@
 """Which certificates their authorities have revoked: the lists that an owner has put into one file (``tls.crl``).
 
-A list speaks for the certificates of one authority. A peer whose authority has no list in the file is not covered. A list is not
-used after the time by which its authority has promised the next one. Then nobody can know what was revoked since, and no new link
-with the peers of that authority begins.
+A list speaks for the certificates of one authority. A peer whose authority has no list in the file is not covered. A list is
+not used after the time by which its authority has promised the next one. Then nobody can know what was revoked since, and no
+new link with the peers of that authority begins.
 
 Source: RFC 5280, section 5.
 """
@@ -90,18 +90,22 @@ class RevocationLists:
         except UsageError as error:
             raise self._unusable(peer, error.message) from None
         for certificate in chain:
-            for each in (found for found in lists if found.issuer == certificate.issuer):
-                if not any(_is_signed(each, issuer) for issuer in (*authorities, *chain) if issuer.subject == each.issuer):
-                    raise self._unusable(peer, f"the authority of {peer} has not signed the list that names it")
+            named = [each for each in lists if each.issuer == certificate.issuer]
+            issuers = [each for each in (*authorities, *chain) if each.subject == certificate.issuer]
+            signed = [each for each in named if any(_is_signed(each, issuer) for issuer in issuers)]  # names may be the same
+            if named and not signed:
+                raise self._unusable(peer, f"the authority of {peer} has not signed the list that names it")
+            for each in signed:
                 revoked = each.get_revoked_certificate_by_serial_number(certificate.serial_number)
                 if revoked is not None:
                     day = f"{revoked.revocation_date_utc:%Y-%m-%d}"
                     text = f"the certificate of {peer} was revoked by its authority on {day}"
                     hint = f"{peer}'s owner needs a new certificate, and to tell you why the old one was revoked"
                     raise PolicyError(text, code="E_REVOKED", hint=hint, for_peer=text)
-                if each.next_update_utc is not None and now >= each.next_update_utc:
-                    promised = f"the next list of the authority of {peer} was due on {each.next_update_utc:%Y-%m-%d %H:%M} UTC"
-                    raise self._unusable(peer, promised)
+            due = [each.next_update_utc for each in signed if each.next_update_utc]
+            if due and now >= max(due):
+                promised = f"the next list of the authority of {peer} was due on {max(due):%Y-%m-%d %H:%M} UTC"
+                raise self._unusable(peer, promised)
 
     def _unusable(self, peer: str, what: str) -> PolicyError:
         text = f"nobody knows whether the certificate of {peer} is revoked: {what}"
