@@ -44,7 +44,7 @@ class Stage:
         return self._relayed(lambda number, message: message)
 
     def exchange_card(self) -> Outcome:
-        """Eve has the key of the clinic's certificate, so she can relay. She announces her own card, and passes on the lab's."""
+        """Eve has the key of the clinic's certificate, so she can relay. She announces her own card for the lab's."""
 
         def change(number: int, message: PairMessage) -> PairMessage:
             if number == 1:
