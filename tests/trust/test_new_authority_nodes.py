@@ -138,10 +138,19 @@ def test_a_peer_that_was_away_too_long_is_told_to_pair_again(nodes: Paired) -> N
     assert nodes.pinned() == 2
 
 
-def test_a_party_that_gives_its_keys_up_is_no_peer_any_more(trial: Any, tmp_path: Any) -> None:
+def test_a_peer_dies_with_a_newer_card_and_takes_it_again_and_a_party_gives_its_keys_up(trial: Any, tmp_path: Any) -> None:
     nodes = Paired(tmp_path, trial)
     try:
         nodes.start_both()
+        nodes.kill("lab")
+        nodes.failpoints["lab"] = "card=kill@1"
+        nodes.start("lab")
+        assert command("renew", "--authority", "--config", nodes.config("clinic")).returncode == 0
+        assert nodes.processes["lab"].wait(60) == -9
+        assert nodes.pinned() == 1
+        nodes.start("lab")
+        nodes.wait_until(lambda: nodes.pinned() == 2, 60)
+        nodes.wait_until(lambda: nodes.connected("lab") and nodes.connected("clinic"), 60)
         job = nodes.submit(LONG)
         nodes.wait_until(lambda: nodes.in_training("clinic", job))
         done = subprocess.run(
