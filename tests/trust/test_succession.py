@@ -13,12 +13,14 @@ from pathlib import Path
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tests.trust.test_kept import WORDS, Own
 from vfl_node.errors import PolicyError, UsageError
+from vfl_node.node.setup import init
 from vfl_node.transport.authority import make_authority, make_key_and_request, sign
 from vfl_node.trust import cards, newer, pending
-from vfl_node.trust.cards import make_card
+from vfl_node.trust.cards import make_card, read_card
 from vfl_node.trust.keys import is_due, read_signing_key, renew, shown_card
 from vfl_node.trust.newer import take_newer
 from vfl_node.trust.succession import BOTH_DAYS, follow_up, give_up, renew_authority, switches_at
@@ -200,6 +202,56 @@ def test_keys_that_are_given_up_say_so_and_pair_no_more(clinic: Own, lab: Own) -
         with pytest.raises(PolicyError, match="were given up") as caught:
             use()
         assert caught.value.code == "E_REVOKED"
+
+
+def hospital(folder: Path) -> tuple[Own, tuple[bytes, bytes]]:
+    """A party whose authority is outside, and that authority."""
+    init("clinic", "active", folder, mode="outside")
+    made = make_authority("trial")
+    (folder / "keys" / "ca.crt").write_bytes(made[0])
+    (folder / "keys" / "node.crt").write_bytes(sign(*made, (folder / "keys" / "node.csr").read_bytes()))
+    party = Own.__new__(Own)
+    party.config = folder / "node.yaml"
+    return party, made
+
+
+def test_a_stolen_key_of_a_certificate_brings_in_no_other_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under an authority outside, whose certificates sign cards. Control: unchecked, the thief signs consents from then on."""
+    clinic, _ = hospital(tmp_path / "hospital")
+    lab = Own("lab", tmp_path / "lab")
+    pending.accept(lab.settings, pending.keep(lab.settings, clinic.card, "clinic.example:7443", "active", WORDS))
+    before, thief = files(lab), Ed25519PrivateKey.generate()
+    stolen = make_card(clinic.credentials, thief, clinic.credentials.key, serial=2**40).envelope
+    with pytest.raises(PolicyError, match="has not signed it") as caught:
+        take_newer(lab.settings, "clinic", stolen)
+    assert (caught.value.code, files(lab)) == ("E_SIGNATURE", before)
+    later = datetime.now(timezone.utc) + timedelta(minutes=1)  # by which a card has another number
+    given_up = make_card(clinic.credentials, thief, clinic.credentials.key, revoked=True, now=later).envelope
+    taken = take_newer(lab.settings, "clinic", given_up)
+    assert taken
+    assert taken.card.revoked
+    monkeypatch.setattr(newer, "check_newer", lambda *_, **__: None)
+    take_newer(lab.settings, "clinic", stolen)
+    pinned_key, thiefs = pending.card_of(lab.settings, "clinic").card.verifying_key, thief.public_key()
+    assert pinned_key.public_bytes_raw() == thiefs.public_bytes_raw()
+
+
+def test_a_card_that_was_verified_outlives_the_certificate_that_signed_it(tmp_path: Path) -> None:
+    """And whoever shows it after that is refused, since its key may be anybody's by then."""
+    clinic, made = hospital(tmp_path / "hospital")
+    lab = Own("lab", tmp_path / "lab")
+    signed = clinic.card
+    pending.accept(lab.settings, pending.keep(lab.settings, signed, "clinic.example:7443", "active", WORDS))
+    later = datetime.now(timezone.utc) + 400 * DAY
+    assert read_card(signed.envelope, federation="trial", stored=True, now=later).card == signed.card
+    with pytest.raises(PolicyError) as caught:
+        read_card(signed.envelope, federation="trial", now=later)
+    assert caught.value.code == "E_CARD"
+    tls, before = clinic.settings.tls, files(lab)
+    assert tls
+    tls.certificate.write_bytes(sign(*made, (tmp_path / "hospital" / "keys" / "node.csr").read_bytes(), days=7))
+    assert take_newer(lab.settings, "clinic", card(clinic)) is None  # it says the same
+    assert files(lab) == before
 
 
 RENEW = """

@@ -105,9 +105,9 @@ class SignedCard:
     envelope: bytes
 
     def says_what(self, other: SignedCard) -> bool:
-        """Whether it says what the ``other`` one does, leaving their numbers and dates aside."""
-        ours, theirs = (each.card.model_dump(exclude={"serial", "issued"}) for each in (self, other))
-        return ours == theirs
+        """Whether it says what the ``other`` one does, leaving aside their numbers and dates, and whose certificates signed."""
+        ours, theirs = (each.card.model_dump(exclude={"serial", "issued", "certificate"}) for each in (self, other))
+        return ours == theirs and bool(self.card.certificate) == bool(other.card.certificate)
 
     @property
     def fingerprints(self) -> tuple[str, str]:
@@ -224,8 +224,8 @@ def read_card(envelope: bytes, *, federation: str, stored: bool = False, now: da
 def check_newer(pinned: Card, shown: SignedCard, *, now: datetime | None = None) -> None:
     """Refuse a card that does not follow on the ``pinned`` one of the same party.
 
-    The authority that is first on the pinned card must have signed it; where that authority is not the party's own, the holder
-    of a certificate that it has issued to the party.
+    The authority that is first on the pinned card must have signed it. Where that authority is not the party's own, it signs no
+    cards. Whoever holds a certificate of the party can then say that its keys are given up, and cannot bring in other ones.
 
     Args:
         pinned: the card that this node has.
@@ -243,6 +243,8 @@ def check_newer(pinned: Card, shown: SignedCard, *, now: datetime | None = None)
         raise _unusable(name, f"its number is {card.serial}, and a card {pinned.serial} of {name} is here already")
     if bool(card.certificate) != bool(pinned.certificate):
         raise _unusable(name, "another kind of authority signs it: tls.mode was changed there")
+    if card.certificate and not card.revoked:
+        raise _unsigned(name)
     try:
         authority = x509.load_pem_x509_certificates(pinned.authority_pem)
         if card.certificate:
@@ -251,9 +253,13 @@ def check_newer(pinned: Card, shown: SignedCard, *, now: datetime | None = None)
             key = authority[0].public_key()
             dsse.verify(shown.envelope, KIND, [key] if isinstance(key, ec.EllipticCurvePublicKey) else [])
     except (VerificationError, PolicyError):
-        text = f"the card of {name} cannot be used: the authority that {name} was paired with has not signed it"
-        hint = f"ask {name}'s owner by telephone; if its keys are new: vfl-node revoke {name}, then pair again"
-        raise PolicyError(text, code="E_SIGNATURE", hint=hint, for_peer=text) from None
+        raise _unsigned(name) from None
+
+
+def _unsigned(name: str) -> PolicyError:
+    text = f"the card of {name} cannot be used: the authority that {name} was paired with has not signed it"
+    hint = f"ask {name}'s owner by telephone; if its keys are new: vfl-node revoke {name}, then pair again"
+    return PolicyError(text, code="E_SIGNATURE", hint=hint, for_peer=text)
 
 
 def _parse(payload: bytes) -> Card:
