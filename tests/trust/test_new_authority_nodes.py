@@ -108,7 +108,7 @@ def test_a_new_authority_reaches_a_peer_at_work_and_takes_over_when_the_old_one_
     assert done.returncode == 0, done.stderr
     assert "card 2" in done.stdout
     nodes.wait_until(lambda: nodes.pinned() == 2)
-    assert "a peer has a newer card" in nodes.log("lab")
+    nodes.wait_until(lambda: "a peer has a newer card" in nodes.log("lab"))
     before = nodes.view("clinic", job)["done"]
     nodes.wait_until(lambda: nodes.view("clinic", job)["done"] != before)
     assert nodes.view("lab", job)["state"] == "running"
