@@ -38,6 +38,7 @@ from vfl_node.settings.node import Settings
 from vfl_node.settings.reading import load_settings
 from vfl_node.transport.credentials import load_credentials
 from vfl_node.transport.generated.vfl.v1 import session_pb2
+from vfl_node.transport.generated.vfl.v1.session_pb2 import CardShown, Notice
 from vfl_node.transport.recorder import Entry, Recorder
 from vfl_node.trust.pairing import Inviter, Joiner
 
@@ -301,8 +302,9 @@ def _record_pairing(folder: Path) -> Seen:
     second = inviter.answer(joiner.begin())
     last, _ = inviter.meet(joiner.confirm(second))
     joiner.meet(last)
-    ways = (("active", "passive"), ("passive", "active"))
-    return {("pair", type(last).__name__, *way) for way in ways}
+    shown = Notice(card=CardShown(envelope=own["clinic"].card.envelope))  # what a link begins with after that
+    kinds = (("pair", type(last).__name__), ("link", type(shown.card).__name__))
+    return {(*kind, *way) for kind in kinds for way in (("active", "passive"), ("passive", "active"))}
 
 
 def _simulated(text: str, tables: Mapping[str, Path], out: Path) -> Seen:

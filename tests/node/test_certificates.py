@@ -20,7 +20,7 @@ from vfl_node.node.certificates import CertificateWatch
 from vfl_node.node.peer_state import PeerState
 from vfl_node.node.peers import Peers
 from vfl_node.settings.node import Settings, Tls
-from vfl_node.transport.authority import make_key_and_request, sign
+from vfl_node.transport.authority import make_key_and_request, shorten, sign
 from vfl_node.transport.credentials import Credentials, load_credentials
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Notice
 from vfl_node.transport.streams import LinkStream
@@ -114,6 +114,21 @@ def test_a_peers_certificate_that_the_clock_has_left_ends_the_link(lab: Watched,
     assert lab.link.ended is not None
     assert f"clinic's certificate {said}" in lab.link.ended.message
     assert "this node's clock says" in lab.link.ended.message
+
+
+def test_a_peer_whose_authority_has_ended_loses_its_link_alone(tmp_path: Path) -> None:
+    """As where it has a new authority, and the link is older: who was at the other end was checked when it began."""
+    lab = Watched(tmp_path, datetime.now(timezone.utc) + 35 * DAY)
+    pin = tmp_path / "clinic-ca.crt"
+    pin.write_bytes(shorten(lab.made.authority, lab.made.authority_key, lab.now + DAY))
+    lab.watch._credentials = load_credentials(lab.own.files, name="lab", federation=FEDERATION, peers={"clinic": pin})
+    certificate, _ = material(lab.made, "clinic", lab.now + 30 * DAY)
+    lab.link.shown = (x509.load_pem_x509_certificate(certificate),)
+    lab.look(timedelta())
+    assert (lab.link.ended, lab.cuts) == (None, [])
+    lab.look(2 * DAY)
+    assert lab.link.ended is not None
+    assert (lab.link.ended.code, lab.cuts) == ("E_IDENTITY", [])
 
 
 def test_a_peer_whose_authority_is_replaced_loses_its_link_and_its_conversations(tmp_path: Path) -> None:

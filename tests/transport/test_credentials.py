@@ -66,11 +66,11 @@ chmod 600 node.key
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl here")
 def test_certificates_made_with_openssl_are_accepted(tmp_path: Path) -> None:
-    """An organisation may use its own tools: the recipe in docs/explanations/transport.md."""
+    """An organisation may use its own tools: the recipe in docs/explanations/identity.md."""
     subprocess.run(["sh", "-ec", RECIPE], cwd=tmp_path, check=True, capture_output=True)
     files = Tls(ca=tmp_path / "ca.crt", certificate=tmp_path / "node.crt", key=tmp_path / "node.key")
     load_credentials(files, name="lab", federation="trial")
-    page = (Path(__file__).parents[2] / "docs" / "explanations" / "transport.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "explanations" / "identity.md").read_text()
     assert RECIPE.strip() in page
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import threading
 from collections.abc import Callable, Iterator
 from itertools import count
@@ -16,8 +17,50 @@ from vfl_node.transport.generated.vfl.v1.session_pb2 import PairMessage
 from vfl_node.transport.guests import GuestCall
 from vfl_node.transport.server import NodeServer
 from vfl_node.transport.streams import LinkStream, StreamPipe
+from vfl_node.trust import pairing
 from vfl_node.trust.invites import Invites, parse_code
-from vfl_node.trust.pairing import Inviter, Joiner, Met
+from vfl_node.trust.pairing import Inviter, Joiner, Met, OwnSide
+
+PROTECTIONS = ("binding", "card", "code", "fresh", "end", "tries")
+"""What a pairing may be without, in tests alone.
+
+That it is bound to the certificate that answers, and to the card that the joiner shows; that both must know one code; that each
+try draws anew; that an invite ends when it was used, and after some tries.
+"""
+
+
+class CarelessInvites(Invites):
+    """An invite that lacks one of :data:`PROTECTIONS`."""
+
+    without = ""
+
+    def take_try(self) -> bytes:
+        assert self._invite
+        return self._invite.secret if self.without == "tries" else super().take_try()
+
+    def use(self, secret: bytes) -> None:
+        if self.without != "end":
+            super().use(secret)
+
+
+class CarelessInviter(Inviter):
+    """Takes whatever card comes, and not only the one that was announced."""
+
+    def answer(self, first: PairMessage) -> PairMessage:
+        return super().answer(PairMessage(element=first.element))
+
+    def meet(self, third: PairMessage) -> tuple[PairMessage, Met]:
+        theirs = pairing._unpack(self._key, b"joiner", third.box)
+        self._card_digest = hashlib.sha256(theirs.card.encode()).digest()
+        return super().meet(third)
+
+
+class CarelessJoiner(Joiner):
+    """Its end of that."""
+
+    def __init__(self, code: bytes, own: OwnSide, *, leaf: bytes) -> None:
+        super().__init__(code, own, leaf=leaf)
+        self._side = pairing.SPAKE2_B(code, idA=pairing._identity(b"A", leaf), idB=pairing._identity(b"B", b""))
 
 
 class Host:
@@ -25,11 +68,12 @@ class Host:
 
     Args:
         party: whose.
-        binding: False: the pairing is not bound to the certificate that answers, which it always should be.
+        without: one of :data:`PROTECTIONS` that its pairings lack; empty: none.
     """
 
-    def __init__(self, party: Party, *, binding: bool = True) -> None:
-        self.party, self.invites, self.binding = party, Invites(), binding
+    def __init__(self, party: Party, *, without: str = "") -> None:
+        self.party, self.invites, self.without = party, CarelessInvites(), without
+        self.invites.without = without
         self.met: list[Met] = []
         self.answered = 0
         self.ended: list[str] = []  # how pairings failed here
@@ -53,13 +97,16 @@ class Host:
 
     @property
     def leaf(self) -> bytes:
-        return leaf_of(self.party) if self.binding else b""
+        return b"" if self.without == "binding" else leaf_of(self.party)
 
     def answer(self, messages: Iterator[PairMessage], caller: str) -> Iterator[PairMessage]:
         try:
             first = next(messages)
             secret = self.invites.take_try()
-            inviter = Inviter(secret, self.party.own, leaf=self.leaf)
+            kind = CarelessInviter if self.without == "card" else Inviter
+            draw = (lambda size: b"\7" * size) if self.without == "fresh" else os.urandom
+            code = b"" if self.without == "code" else secret
+            inviter = kind(code, self.party.own, leaf=self.leaf, draw=draw)
             self.answered += 1
             yield inviter.answer(first)
             last, met = inviter.meet(next(messages))
@@ -91,17 +138,18 @@ def leaf_of(party: Party) -> bytes:
     return hashlib.sha256(leaf.public_bytes(serialization.Encoding.DER)).digest()
 
 
-def join(party: Party, address: str, code: bytes, *, binding: bool = True) -> Met:
+def join(party: Party, address: str, code: bytes, *, without: str = "") -> Met:
     """Pair with who answers at ``address``. Raises VflError."""
     with GuestCall(address) as call:
-        joiner = Joiner(code, party.own, leaf=call.leaf if binding else b"")
+        kind = CarelessJoiner if without == "card" else Joiner
+        joiner = kind(b"" if without == "code" else code, party.own, leaf=b"" if without == "binding" else call.leaf)
         return joiner.meet(call.ask(joiner.confirm(call.ask(joiner.begin()))))
 
 
-def failure(party: Party, address: str, code: bytes, *, binding: bool = True) -> str:
+def failure(party: Party, address: str, code: bytes, *, without: str = "") -> str:
     """The code of the error with which pairing fails; empty if it succeeds."""
     try:
-        join(party, address, code, binding=binding)
+        join(party, address, code, without=without)
     except VflError as error:
         return error.code
     return ""

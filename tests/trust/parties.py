@@ -29,5 +29,5 @@ class Party:
         write_private(files.key, key)
         self.credentials = load_credentials(files, name=name, federation=FEDERATION)
         self.signing = Ed25519PrivateKey.generate()
-        self.card = make_card(self.credentials, self.signing, self.authority_key)
+        self.card = make_card(self.credentials, self.signing, self.authority_key, serial=1)
         self.own = OwnSide(self.card, None, "passive")

@@ -20,6 +20,9 @@ from vfl_node.node.consents import Consents, JobConsents
 from vfl_node.node.record import MANIFEST, Record
 from vfl_node.node.store import Store
 from vfl_node.session.preflight import NO_MARKS
+from vfl_node.settings.connection import Peer
+from vfl_node.settings.policy import Policy, Preset
+from vfl_node.transport.generated.vfl.v1.session_pb2 import Offer
 from vfl_node.trust import dsse
 from vfl_node.trust.cards import Card
 from vfl_node.trust.consents import KIND, make_consent, parse_consent, read_consent, sign_consent
@@ -121,7 +124,10 @@ class Lab:
         self.store, self.parties = Store(folder / "state"), parties
         self.signing = Signing(parties["lab"], parties["clinic"])
         monkeypatch.setattr(module, "Signers", lambda settings: self.signing)
-        self.settings: Any = SimpleNamespace(name="lab", federation=FEDERATION)
+        self.peers = {"clinic": Peer(card=Path("clinic.card"), words_compared=True)}
+        self.settings: Any = SimpleNamespace(
+            name="lab", federation=FEDERATION, rules=Policy(preset="careful"), pairs=True, peers=self.peers
+        )
         self.consents = Consents(self.settings, self.store)
 
     def job(self, manifest: Manifest, **documents: bytes) -> JobConsents:
@@ -213,3 +219,28 @@ def offered(lab: Lab, manifest: Manifest) -> str:
     except PolicyError as error:
         return f"{error.code} {error.message}"
     return ""
+
+
+@pytest.mark.parametrize(
+    ("preset", "peer", "refused"),
+    [
+        ("strict", Peer(card=Path("clinic.card"), words_compared=True), False),
+        ("strict", Peer(card=Path("clinic.card")), True),
+        ("strict", Peer(relayed=True), True),
+        ("careful", Peer(relayed=True), False),
+    ],
+)
+def test_a_strict_owner_takes_no_consent_under_a_card_that_nobody_has_compared(
+    lab: Lab, preset: Preset, peer: Peer, refused: bool
+) -> None:
+    lab.settings.rules, lab.peers["clinic"] = Policy(preset=preset), peer
+    about_it = about(lab.parties)
+    offer = Offer(job_id=about_it.id, manifest=about_it.to_bytes())
+    for use in (lambda: lab.consents.take("clinic", offer, JOB), lambda: lab.consents.submit(JOB, "trial-2")):
+        if not refused:
+            assert use()
+            continue
+        with pytest.raises(PolicyError, match="no card of clinic whose words were compared") as caught:
+            use()
+        assert caught.value.code == "E_CONSENT"
+        assert "pair with clinic" in caught.value.hint

@@ -6,6 +6,8 @@ import secrets
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
 
 import grpc
 import pytest
@@ -15,13 +17,17 @@ from cryptography.hazmat.primitives import serialization
 from tests.transport.conftest import Certificates
 from tests.trust.nodes import Host, failure, guess_at_once, join
 from tests.trust.parties import FEDERATION, Party
-from vfl_node.errors import PeerError, VflError
+from tests.trust.test_kept import Own
+from vfl_node.errors import PeerError, PolicyError, VflError
+from vfl_node.node.pairing import Pairing
+from vfl_node.node.pairing import join as join_as_owner
 from vfl_node.transport import bounds, calls
 from vfl_node.transport.authority import make_key_and_request, sign
 from vfl_node.transport.credentials import Credentials, load_credentials
 from vfl_node.transport.dialer import Dialer
 from vfl_node.transport.generated.vfl.v1.session_pb2 import PairMessage
 from vfl_node.transport.guests import GUEST, GUEST_KEY, GuestCall
+from vfl_node.transport.server import STRANGERS, NodeServer
 from vfl_node.trust.invites import TRIES
 from vfl_node.trust.pairing import Joiner
 
@@ -172,6 +178,56 @@ def test_a_guest_that_says_nothing_is_let_go(host: Host, lab: Party, monkeypatch
             assert time.monotonic() - began < 60
             time.sleep(0.05)
     assert outcome == ""
+
+
+def test_guests_that_say_nothing_keep_nobody_out_and_take_no_try(host: Host, lab: Party) -> None:
+    """Control: one that has said something does, for a while, and that costs a try."""
+    code = host.invite()
+    with ExitStack() as silent:
+        for _ in range(8):
+            silent.enter_context(GuestCall(host.address))
+        while host.server._streams[STRANGERS] < 8:
+            time.sleep(0.01)
+        assert failure(lab, host.address, code) == ""
+    assert host.answered == 1
+    code = host.invite()
+    with GuestCall(host.address) as talking:
+        talking.ask(Joiner(code, lab.own, leaf=b"").begin())
+        assert failure(lab, host.address, code) == "E_BUSY"
+        assert host.invites.left == TRIES - 1
+
+
+def test_only_the_party_that_an_invite_is_for_may_join(tmp_path: Path) -> None:
+    clinic, lab, bank = (Own(name, tmp_path / name) for name in ("clinic", "lab", "bank"))
+    settings = clinic.settings.model_copy(update={"listen": "127.0.0.1:0"})
+    pairing = Pairing(settings, clinic.credentials)
+    server = NodeServer(
+        "127.0.0.1:0",
+        own="clinic",
+        federation=FEDERATION,
+        credentials=clinic.credentials,
+        peers=set(),
+        on_converse=lambda *_: None,
+        on_link=lambda *_: None,
+        guests=pairing,
+    )
+    address = server.start()
+    try:
+        for only, met in (("lab", "lab"), ("", "bank")):
+            code = pairing.invite(5, address, only=only)["code"]
+            if only:
+                with pytest.raises(PeerError, match="this invite is for another party") as caught:
+                    join_as_owner(bank.settings, bank.credentials, f"{address}/{code}")
+                assert caught.value.code == "E_INVITE"
+                assert pairing.status() == {"left": TRIES - 1, "met": ""}
+            joining = {"lab": lab, "bank": bank}[met]
+            assert join_as_owner(joining.settings, joining.credentials, f"{address}/{code}").name == "clinic"
+            assert pairing.status() == {"left": 0, "met": met}
+        with pytest.raises(PolicyError, match="own name"):
+            pairing.invite(5, address, only="clinic")
+    finally:
+        server.stop(0)
+    assert sorted(path.name for path in (settings.state_dir / "pending").iterdir()) == ["bank", "lab"]
 
 
 def test_openssl_verifies_a_certificate_that_init_made(lab: Party) -> None:

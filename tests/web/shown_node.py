@@ -204,7 +204,7 @@ class View:
     def apply_policy(self, text: str, person: str | None) -> dict[str, Any]:
         return self.policy() | {"applied": True}
 
-    def invite(self, minutes: float, address: str) -> dict[str, Any]:
+    def invite(self, minutes: float, address: str, only: str) -> dict[str, Any]:
         self.trusted.append(("invite", f"{minutes:g}", address))
         return {"address": address, "code": "7KQ4-M2XP"}
 

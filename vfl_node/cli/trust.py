@@ -33,11 +33,14 @@ def invite(
     config: Config,
     minutes: Annotated[float, typer.Option(help="How long the code holds.")] = 5,
     address: Reached = "",
+    only: Annotated[str, typer.Option("--for", metavar="NAME", help="The party that may join; by default any one.")] = "",
 ) -> None:
     """Print a code with which one other node may join this running one, and wait for it."""
+    if only:
+        _check(only)
     settings = load_settings(config)
     client = client_of(settings)
-    invited = client.invite(minutes, address)
+    invited = client.invite(minutes, address, only)
     out.print(f"{invited['address']}/{invited['code']}", markup=False)
     err.print(
         f"Tell it to the other owner by telephone. There: vfl-node join {invited['address']}/CODE --config FILE", markup=False
@@ -81,11 +84,17 @@ def revoke(
     config: Config,
     reason: Annotated[str, typer.Option(help="Why; the other party is told.")] = "",
 ) -> None:
-    """End everything with a party at once. It can come back only by pairing again."""
+    """End everything with a party at once. It can come back only by pairing again.
+
+    With this party's own name: give its keys up, because others may have them. All peers end everything with it.
+    """
     from vfl_node.trust.pending import forget
 
     _check(name)
     settings = load_settings(config)
+    if name == settings.name:
+        _give_up(settings)
+        return
     try:
         paused = client_of(settings).revoke(name, reason)
     except UsageError as error:
@@ -99,14 +108,32 @@ def revoke(
 
 
 @app.command()
-def renew(config: Config) -> None:
+def renew(
+    config: Config,
+    authority: Annotated[
+        bool, typer.Option("--authority", help="Make a new authority, too; peers learn of it within 30 days.")
+    ] = False,
+) -> None:
     """Sign a new certificate for this node by its own authority. A running node uses it from the next connection on."""
     from vfl_node.trust.keys import renew as sign
+    from vfl_node.trust.succession import follow_up, renew_authority, switches_at
 
     settings = load_settings(config)
-    until = sign(settings)
+    if authority:
+        made = renew_authority(settings)
+        assert settings.tls
+        out.print(f"wrote {settings.tls.ca}: authority SHA-256 {made.fingerprints[0]}", markup=False)
+        out.print(
+            f"wrote {settings.tls.card}: card {made.card.serial}, which peers verify by the former authority", markup=False
+        )
+        until = f"{switches_at(settings.tls):%Y-%m-%d}"
+        out.print(f"until {until} both count: keep the node running, so that each peer meets it before then", markup=False)
+        return
+    if follow_up(settings):
+        out.print("the certificate is that of the new authority from now on")
+    until = f"{sign(settings):%Y-%m-%d}"
     assert settings.tls
-    out.print(f"wrote {settings.tls.certificate}: valid until {until:%Y-%m-%d}", markup=False)
+    out.print(f"wrote {settings.tls.certificate}: valid until {until}", markup=False)
 
 
 @app.command()
@@ -116,7 +143,7 @@ def card(
 ) -> None:
     """Show this party's card, or that of a peer: what was signed, and the fingerprints of its keys."""
     from vfl_node.transport.credentials import load_credentials
-    from vfl_node.trust.keys import own_card
+    from vfl_node.trust.keys import shown_card
     from vfl_node.trust.pending import card_of
 
     settings = load_settings(config)
@@ -126,12 +153,16 @@ def card(
     elif settings.tls is None:
         raise UsageError("a node without tls has no card", code="E_CONFIG", hint="vfl-node init makes keys and settings")
     else:
-        signed = own_card(load_credentials(settings.tls, name=settings.name, federation=settings.federation))
+        signed = shown_card(load_credentials(settings.tls, name=settings.name, federation=settings.federation))
     shown, fingerprints = signed.card, signed.fingerprints
     out.print(f"party:       {shown.name} of federation {shown.federation}", markup=False)
     out.print(f"authority:   SHA-256 {fingerprints[0]}", markup=False)
     out.print(f"signing key: SHA-256 {fingerprints[1]}", markup=False)
+    for until, fingerprint in signed.former:
+        out.print(f"until {until:%Y-%m-%d}: SHA-256 {fingerprint}, the authority before", markup=False)
     out.print(f"card {shown.serial}:      from {shown.issued:%Y-%m-%d} until {shown.expires:%Y-%m-%d}", markup=False)
+    if shown.revoked:
+        out.print("given up:    its owner says that others may have these keys", markup=False)
     if name is not None:
         peer = settings.peers[name]
         paired = f"on {datetime.fromisoformat(peer.paired):%Y-%m-%d %H:%M}" if peer.paired else "earlier"
@@ -151,6 +182,18 @@ def _await_guest(client: Client) -> str:
                 hint="make a new code: vfl-node invite; the node's log says who has tried",
             )
         time.sleep(LOOK_S)
+
+
+def _give_up(settings: Settings) -> None:
+    """Have the owner say that this party's keys may be in other hands; then no peer takes them any more."""
+    from vfl_node.trust.succession import give_up
+
+    if not typer.confirm(f"Give up the keys of {settings.name}? It must pair with each peer again, with new ones."):
+        raise typer.Exit(2)
+    made = give_up(settings)
+    assert settings.tls
+    out.print(f"wrote {settings.tls.card}: card {made.card.serial}, which says so", markup=False)
+    out.print("a running node tells it to each peer within 20 s, and to others when they connect", markup=False)
 
 
 def _compare(settings: Settings, name: str) -> None:

@@ -15,6 +15,7 @@ from vfl_node.errors import PeerLost, PolicyError, VflError
 from vfl_node.node.peer_state import PeerState, days_left
 from vfl_node.transport.credentials import Credentials
 from vfl_node.transport.dialer import Dialer
+from vfl_node.transport.streams import LinkStream
 
 log = structlog.get_logger()
 
@@ -33,6 +34,7 @@ class CertificateWatch:
         cut: called with (peer, error) for each peer for whose certificate nobody vouches any more: its conversations end.
         clock: gives the time, in UTC.
         renew: called with the end of this node's own certificate and the time, before each check.
+        looked: called after each check.
 
     Attributes:
         fault: why this node's own certificate cannot be used now; empty if it can.
@@ -47,10 +49,12 @@ class CertificateWatch:
         cut: Callable[[str, VflError], None],
         clock: Callable[[], datetime] = lambda: datetime.now(timezone.utc),
         renew: Callable[[datetime, datetime], None] = lambda until, now: None,
+        looked: Callable[[], None] = lambda: None,
     ) -> None:
         self.fault = ""
         self._credentials, self._dialers, self._states = credentials, dialers, states
-        self._down, self._cut, self._clock, self._renew = down, cut, clock, renew
+        self._down, self._cut, self._clock = down, cut, clock
+        self._renew, self._looked = renew, looked
         self._warned = clock().date()  # there was a warning when they were read
 
     @property
@@ -78,6 +82,7 @@ class CertificateWatch:
                 self._warned = now.date()
         for peer, state in list(self._states.items()):
             self._look_at(peer, state, before, now)
+        self._looked()
 
     def _look_at(self, peer: str, state: PeerState, before: str, now: datetime) -> None:
         link = state.link
@@ -100,9 +105,20 @@ class CertificateWatch:
             try:
                 self._credentials.check_peer(peer, link.shown, now)
             except PolicyError as error:
+                if error.code == "E_CRL":
+                    return  # no new link begins
                 lost = PeerLost(error.message, code=error.code)
-                self._cut(peer, lost)
+                if not self._was_vouched_for(peer, link, state.since):
+                    self._cut(peer, lost)
                 link.part(error.for_peer, lost)
+
+    def _was_vouched_for(self, peer: str, link: LinkStream, since: float) -> bool:
+        """Whether who vouches for ``peer`` now did so when the link began: then only an authority has ended since."""
+        try:
+            self._credentials.check_peer(peer, link.shown, self._clock(), since=datetime.fromtimestamp(since, timezone.utc))
+        except PolicyError as error:
+            return error.code == "E_CRL"
+        return True
 
     def _watch(self, stopping: threading.Event) -> None:
         while not stopping.wait(LOOK_S):

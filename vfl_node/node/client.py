@@ -137,9 +137,9 @@ class Client:
         query = urlencode({name: value for name, value in asked.items() if value is not None})
         return self._call("POST", f"/api/prune?{query}")["jobs"]
 
-    def invite(self, minutes: float, address: str) -> dict[str, Any]:
+    def invite(self, minutes: float, address: str, only: str = "") -> dict[str, Any]:
         """Open an invite: its ``address`` and ``code`` (:meth:`vfl_node.node.pairing.Pairing.invite`)."""
-        return self._call("POST", f"/api/invite?{urlencode({'minutes': minutes, 'address': address})}")
+        return self._call("POST", f"/api/invite?{urlencode({'minutes': minutes, 'address': address, 'for': only})}")
 
     def invite_status(self) -> dict[str, Any]:
         """What became of it (:meth:`vfl_node.node.pairing.Pairing.status`)."""

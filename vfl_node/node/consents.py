@@ -73,9 +73,11 @@ class Consents:
 
         Raises:
             UsageError: something that the job names cannot be loaded (``E_EXTENSION``).
-            PolicyError: the manifest would be too long (``E_MANIFEST``).
+            PolicyError: the manifest would be too long (``E_MANIFEST``), or the policy wants cards that were compared
+                (``E_CONSENT``).
             StateError: the job predicts by a model that is not kept here (``E_NO_MODEL``).
         """
+        self._check_compared(job.parties.all)
         manifest = make_manifest(
             job,
             job_id,
@@ -103,8 +105,24 @@ class Consents:
             text = f"the job's manifest held until {manifest.expires:%Y-%m-%d %H:%M} UTC"
             raise PolicyError(text, code="E_CONSENT", hint="the other owner submits the job again", for_peer=text)
         self._check_cards(manifest)
+        self._check_compared(job.parties.all)
         heard = verify_all(self._signers, manifest, peer, offer.consents, NO_DOCUMENTS, begun=False)
         return manifest, {MANIFEST: bytes(offer.manifest), **heard}
+
+    def _check_compared(self, names: Sequence[str]) -> None:
+        """Under the preset ``strict`` refuse parties whose consents this node could not verify by a card that was compared.
+
+        Raises:
+            PolicyError: there is one (``E_CONSENT``).
+        """
+        settings = self._settings
+        if settings.rules.preset != "strict" or not settings.pairs:
+            return
+        others = {name: settings.peers.get(name) for name in names if name != settings.name}
+        if bare := [name for name, peer in others.items() if not (peer and peer.card and peer.words_compared)]:
+            text = f"preset strict: this node has no card of {' and '.join(bare)} whose words were compared"
+            hint = f"pair with {bare[0]}: vfl-node invite, vfl-node join; or choose another preset"
+            raise PolicyError(text, code="E_CONSENT", hint=hint, for_peer="it has no card of a party that was compared")
 
     def _check_cards(self, manifest: Manifest) -> None:
         """Refuse a manifest in which a party has another card than here, or whose submitter has one here and none there.

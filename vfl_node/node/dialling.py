@@ -76,12 +76,10 @@ class Dialling:
         if started:
             self._begin(name, dialer)
 
-    def remove(self, name: str) -> None:
-        """Dial a peer no more, and close all that was opened to it. Idempotent."""
+    def remove(self, name: str) -> Dialer | None:
+        """Dial a peer no more; returns what has what was opened to it, to be closed. Idempotent."""
         with self._lock:
-            dialer = self.dialers.pop(name, None)
-        if dialer:
-            dialer.close()
+            return self.dialers.pop(name, None)
 
     def stop(self) -> None:
         """Close everything that is still open."""

@@ -14,7 +14,7 @@ import structlog
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
-from vfl_node.errors import UsageError, VflError
+from vfl_node.errors import PolicyError, UsageError, VflError
 from vfl_node.settings.node import Settings
 from vfl_node.transport.credentials import Credentials
 from vfl_node.transport.generated.vfl.v1.session_pb2 import PairMessage
@@ -45,7 +45,7 @@ class Pairing:
         self._settings, self._credentials = settings, credentials
         self._invites = invites or Invites()
         self._address: str | None = None
-        self._met = ""
+        self._met = self._only = ""
         self._lock = threading.Lock()  # held while an invite ends by being used, so that nobody sees half of it
 
     @property
@@ -53,12 +53,13 @@ class Pairing:
         """Whether an invite is open."""
         return self._invites.left > 0
 
-    def invite(self, minutes: float, address: str = "", *, bound: str = "") -> dict[str, Any]:
+    def invite(self, minutes: float, address: str = "", *, only: str = "", bound: str = "") -> dict[str, Any]:
         """Open an invite, in the place of an earlier one.
 
         Args:
             minutes: how long it lasts.
             address: where others reach this node; by default where it listens.
+            only: the one party that may join; empty: any one.
             bound: where it listens, with the port that the system chose.
 
         Returns:
@@ -66,6 +67,7 @@ class Pairing:
 
         Raises:
             UsageError: this node does not listen, or does not pair (``E_CONFIG``).
+            PolicyError: the one party that may join is a peer already (``E_EXISTS``).
         """
         if self._settings.listen is None:
             raise UsageError(
@@ -76,7 +78,10 @@ class Pairing:
         if self._credentials is None:
             raise UsageError("in plaintext nobody pairs", code="E_CONFIG", hint="vfl-node init makes keys and settings")
         own_card(self._credentials.current())
+        if only:
+            check_new(self._settings, only)
         with self._lock:
+            self._only = only
             self._met, self._address = "", address or _reachable(bound or self._settings.listen)
             return {"address": self._address, "code": self._invites.open(minutes)}
 
@@ -99,7 +104,7 @@ class Pairing:
             inviter = Inviter(secret, introduce(self._settings, credentials, self._address), leaf=_leaf(credentials))
             yield inviter.answer(first)
             last, met = inviter.meet(next(messages))
-            check_new(self._settings, met.card.card.name)
+            self._check_name(met.card.card.name)
             with self._lock:
                 self._invites.use(secret)
                 self._met = keep(self._settings, met.card, met.address, met.role, met.words).name
@@ -108,6 +113,14 @@ class Pairing:
         except VflError as error:
             log.warning("a guest did not pair", caller=unquote(caller), code=error.code, left=self._invites.left)
             raise
+
+    def _check_name(self, name: str) -> None:
+        """Raise PolicyError where a party of this ``name`` may not join (``E_INVITE``), or cannot (``E_EXISTS``)."""
+        if self._only not in ("", name):
+            hint = "the code is in other hands than you think: make a new one, and tell it another way"
+            text = f"{name} knew the code of an invite that is for {self._only}"
+            raise PolicyError(text, code="E_INVITE", hint=hint, for_peer="this invite is for another party")
+        check_new(self._settings, name)
 
 
 def join(settings: Settings, credentials: Credentials, place: str, address: str | None = None) -> Pending:

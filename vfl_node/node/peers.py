@@ -14,6 +14,7 @@ import structlog
 
 from vfl_node.errors import PeerLost, PolicyError, ProtocolError, VflError, peer_text
 from vfl_node.node.calls import CONNECT_S, Calls, Waiting
+from vfl_node.node.cards import Cards
 from vfl_node.node.certificates import CertificateWatch
 from vfl_node.node.dialling import Dialling
 from vfl_node.node.peer_state import PeerState, PeerStates, greeting, mistake_in, parting_error
@@ -54,6 +55,7 @@ class Peers:
         expects: whether a conversation of a peer about a job may be waited for: no other is.
         recorder: hears everything that is sent.
         guests: whoever talks with guests that want to pair; None: there are none.
+        cards: the card of this party, to be shown, and those of peers, to be taken; None: no party has one.
 
     Attributes:
         on_up: called with the peer whenever its link comes up.
@@ -68,12 +70,13 @@ class Peers:
         expects: Callable[[str, str], bool],
         recorder: Recorder | None = None,
         guests: Guests | None = None,
+        cards: Cards | None = None,
     ) -> None:
         self.on_up: Callable[[str], None] = lambda peer: None
         self.steps: Callable[[str], Mapping[str, int]] = lambda peer: {}
         self._settings = settings
         self._on_notice = on_notice
-        self._recorder = recorder
+        self._recorder, self._cards = recorder, cards
         self._changed = threading.Condition()
         self._states = PeerStates({name: PeerState(name, peer.address) for name, peer in settings.connected.items()})
         self._beats = Beats(self._states, self._changed, steps=lambda peer: self.steps(peer), relays=settings.role == "active")
@@ -91,7 +94,13 @@ class Peers:
         self._dialers = self._dialling.dialers
         self._certificates = (
             CertificateWatch(
-                credentials, self._dialers, self._states, self._disconnect, self._cut, renew=Renewal(settings).renew_if_due
+                credentials,
+                self._dialers,
+                self._states,
+                self._disconnect,
+                self._cut,
+                renew=Renewal(settings).renew_if_due,
+                looked=self._show_changed_card,
             )
             if credentials
             else None
@@ -147,9 +156,11 @@ class Peers:
             self._changed.notify_all()
         for pipe in pipes:
             pipe.cancel(error)
-        self._dialling.remove(name)
+        dialer = self._dialling.remove(name)
         if state and state.link:
             state.link.part(error.for_peer, error)  # waits for a peer that does not read
+        if dialer:
+            dialer.close()
 
     def stop(self) -> None:
         """End every link and conversation."""
@@ -264,6 +275,7 @@ class Peers:
         log.info("peer connected", peer=peer, version=version)
         heard = beaten = time.monotonic()
         try:
+            self._send(peer, link, self._cards.show() if self._cards else None)
             self.on_up(peer)
             while not self._stopping.is_set():
                 notice = link.receive(BEAT_S)
@@ -313,11 +325,18 @@ class Peers:
         elif notice.parting:
             raise parting_error(peer, notice)
         elif kind in ("offer", "cancel"):
-            reply = self._on_notice(peer, notice)
-            if reply is not None:
-                self._send(peer, link, reply)
+            self._send(peer, link, self._on_notice(peer, notice))
+        elif kind == "card" and self._cards:
+            self._send(peer, link, self._cards.hear(peer, notice.card))
 
-    def _send(self, peer: str, link: LinkStream, notice: Notice) -> None:
+    def _show_changed_card(self) -> None:
+        if card := self._cards and self._cards.show_changed():
+            for peer in list(self._states):
+                self.tell(peer, card)
+
+    def _send(self, peer: str, link: LinkStream, notice: Notice | None) -> None:
+        if notice is None:
+            return
         if self._recorder:
             self._recorder.notice(self._settings.name, peer, notice)
         link.send(notice)

@@ -14,7 +14,6 @@ import torch
 from vfl_node.configuration.models import parse
 from vfl_node.configuration.renamed import LASTING_NAMES
 from vfl_node.crypto.kernels import kernel
-from vfl_node.errors import PolicyError, UsageError, peer_text
 from vfl_node.execution.outcome import ARTEFACTS
 from vfl_node.execution.run import choose_device
 from vfl_node.execution.trial import read_trial
@@ -22,9 +21,11 @@ from vfl_node.job import Job
 from vfl_node.node.approvals import Approvals
 from vfl_node.node.board import check_http, open_board
 from vfl_node.node.budgets import budgets
+from vfl_node.node.cards import Cards
 from vfl_node.node.check import StartCheck
 from vfl_node.node.faults import starting
 from vfl_node.node.jobs import Jobs
+from vfl_node.node.membership import Membership
 from vfl_node.node.offers import Offers
 from vfl_node.node.pairing import Pairing
 from vfl_node.node.peers import Peers
@@ -40,13 +41,13 @@ from vfl_node.process import failpoints
 from vfl_node.process.machine import machine_state, utc_now
 from vfl_node.report.timeline import TRACE, tell
 from vfl_node.report.words import SEEDED
-from vfl_node.settings.connection import Roster, read_paired
+from vfl_node.settings.connection import Roster
 from vfl_node.settings.node import Settings
 from vfl_node.transport.credentials import load_credentials
 from vfl_node.transport.recorder import Recorder
 from vfl_node.trust.audit_log import AuditLog
-from vfl_node.trust.pending import check_paired, forget
 from vfl_node.trust.signers import Signers
+from vfl_node.trust.succession import follow_up
 from vfl_node.trust.tokens import Tokens, node_token
 from vfl_node.version import VERSION
 from vfl_node.web.access import Access, OwnersSocket
@@ -58,9 +59,6 @@ log = structlog.get_logger()
 
 STOP_S = 5.0
 """Time that running jobs get to pause; the whole node ends within 10 s."""
-
-MOST_REASON = 200
-"""Characters of why a peer is revoked."""
 
 SIGNALS_S = 0.5
 """How often the main thread wakes up: Python handles signals only there, but the system may deliver them to another thread."""
@@ -85,6 +83,7 @@ class Node:
         self._started = utc_now()
         credentials = None
         if settings.tls:
+            follow_up(settings)
             credentials = load_credentials(
                 settings.tls, name=settings.name, federation=settings.federation, peers=settings.authorities
             )
@@ -108,7 +107,10 @@ class Node:
         self._pairing = Pairing(settings, credentials)
         self._bound: str | None = None
         guests = self._pairing if settings.pairs else None
-        self.peers = Peers(settings, credentials, self._offers.hear, self._works.expects, recorder, guests)
+        cards = Cards(settings, self._roster)
+        self.peers = Peers(settings, credentials, self._offers.hear, self._works.expects, recorder, guests, cards)
+        self._membership = Membership(settings, self._roster, self._works, self.peers)
+        cards.on_given_up = self._membership.take_leave
         with starting(settings.state_dir):
             self.token = node_token(settings.state_dir)
         self.audit = AuditLog(settings.state_dir)
@@ -240,9 +242,9 @@ class Node:
         record = self._jobs.predict_new(model, request, person=person)
         return self._jobs.view(record.id) or {}
 
-    def invite(self, minutes: float, address: str) -> dict[str, Any]:
+    def invite(self, minutes: float, address: str, only: str) -> dict[str, Any]:
         """As :meth:`vfl_node.node.pairing.Pairing.invite`."""
-        return self._pairing.invite(minutes, address, bound=self._bound or "")
+        return self._pairing.invite(minutes, address, only=only, bound=self._bound or "")
 
     def invite_status(self) -> dict[str, Any]:
         """As :meth:`vfl_node.node.pairing.Pairing.status`."""
@@ -253,41 +255,12 @@ class Node:
         self._pairing.close()
 
     def admit(self, name: str) -> None:
-        """Take up a peer whose file pairing has written.
-
-        Raises:
-            UsageError: there is none (``E_UNKNOWN_PEER``), or it cannot be read.
-        """
-        peer = read_paired(self.settings.peers_dir).get(name)
-        if peer is None:
-            hint = "pair with it: vfl-node invite, vfl-node join"
-            raise UsageError(f"this node was not paired with {name}", code="E_UNKNOWN_PEER", hint=hint)
-        self._roster.admit(name, peer)
-        self.peers.admit(name, peer.address)
-        log.info("peer admitted", peer=name)
+        """As :meth:`vfl_node.node.membership.Membership.admit`."""
+        self._membership.admit(name)
 
     def revoke(self, name: str, reason: str) -> list[str]:
-        """End everything with a peer that this node was paired with; returns the jobs that are paused.
-
-        Raises:
-            UsageError: this node was not paired with it (``E_UNKNOWN_PEER``).
-        """
-        check_paired(self.settings, name)
-        try:
-            forget(self.settings, name)
-        finally:  # a disk that refuses must not keep the peer connected
-            paused = self._dismiss(name, peer_text(reason, MOST_REASON))
-        return paused
-
-    def _dismiss(self, name: str, told: str) -> list[str]:
-        """End everything with a peer, which is told why; returns the jobs that are paused."""
-        self._roster.dismiss(name)
-        for_peer = f"{self.settings.name} has revoked {name}" + (f": {told}" if told else "")
-        error = PolicyError(f"{name} was revoked", code="E_REVOKED", hint="pair with it again", for_peer=for_peer)
-        paused = self._works.pause_with(name, error)
-        self.peers.dismiss(name, error)
-        log.warning("peer revoked", peer=name, paused=len(paused))
-        return paused
+        """As :meth:`vfl_node.node.membership.Membership.revoke`."""
+        return self._membership.revoke(name, reason)
 
     def artefact(self, job_id: str, name: str) -> Path | None:
         """A file that a job left for its owner, or None. Raises StateError if it is damaged."""

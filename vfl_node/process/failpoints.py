@@ -89,6 +89,11 @@ POINTS: Mapping[str, str] = {
     "confirmed": "it is noted, and not passed on yet by the active party",
     "finished": "the job's end is to be stored in the index",
     "forget": "secrets are to be destroyed",
+    # Keys and cards.
+    "staged": "a renewal of the authority is decided on, and no file of it written yet",
+    "succeed": "a file of it is written",
+    "card": "a peer's newer card is written, and not pinned yet",
+    "carded": "it is pinned, and the one before it not removed yet",
     # Anything.
     "send": "a message of a conversation is to be sent",
     "receive": "a message of a conversation is to be waited for",

@@ -8,6 +8,7 @@ what was kept.
 from __future__ import annotations
 
 import errno
+import fcntl
 import hashlib
 import os
 import shutil
@@ -166,6 +167,17 @@ def private_file(path: Path) -> None:
         os.fchmod(opened, 0o600)
     finally:
         os.close(opened)
+
+
+@contextmanager
+def locked_folder(path: Path) -> Iterator[None]:
+    """A context in which no other process or thread holds the folder ``path`` so. Raises OSError."""
+    lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
 
 
 @contextmanager

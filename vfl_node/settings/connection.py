@@ -64,6 +64,16 @@ class Tls(Frozen):
     ca: Path
     certificate: Path
     key: Path
+    crl: Path | None = Field(
+        default=None,
+        description="PEM file with lists of certificates that peers' authorities have revoked, where these are not their own",
+    )
+
+    @model_validator(mode="after")
+    def _check_lists(self) -> Tls:
+        if self.crl is not None and self.mode == "own":
+            raise ValueError("crl is for authorities outside: a party that is its own authority is revoked by vfl-node revoke")
+        return self
 
     @property
     def authority_key(self) -> Path:
@@ -80,10 +90,20 @@ class Tls(Frozen):
         """Where this party's card lies."""
         return self.key.with_name("card.json")
 
+    @property
+    def next_certificate(self) -> Path:
+        """Where the certificate lies that a new authority has signed, until peers have had time to learn of that authority."""
+        return self.key.with_name("next.crt")
+
+    @property
+    def staged(self) -> Path:
+        """Where a renewal of the authority lies that is decided on, and not yet in its files."""
+        return self.key.with_name("renewal.json")
+
     def relative_to(self, base: Path) -> Tls:
         """The same with its relative paths resolved against the folder ``base``."""
-        files = {"ca": self.ca, "certificate": self.certificate, "key": self.key}
-        return self.model_copy(update={key: base / path for key, path in files.items()})
+        files = {"ca": self.ca, "certificate": self.certificate, "key": self.key, "crl": self.crl}
+        return self.model_copy(update={key: base / path for key, path in files.items() if path})
 
 
 class HttpTls(Frozen):

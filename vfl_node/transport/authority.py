@@ -55,6 +55,23 @@ def make_authority(federation: str, *, now: datetime | None = None) -> tuple[byt
     return certificate.public_bytes(serialization.Encoding.PEM), _pem_of(key)
 
 
+def shorten(authority: bytes, authority_key: bytes, until: datetime) -> bytes:
+    """The certificate of ``authority`` again, PEM, ending earlier: whatever it has signed is trusted only ``until`` then."""
+    former = x509.load_pem_x509_certificate(authority)
+    builder = x509.CertificateBuilder(
+        issuer_name=former.issuer,
+        subject_name=former.subject,
+        public_key=former.public_key(),
+        serial_number=x509.random_serial_number(),
+        not_valid_before=former.not_valid_before_utc,
+        not_valid_after=min(until, former.not_valid_after_utc),
+    )
+    for extension in former.extensions:
+        builder = builder.add_extension(extension.value, extension.critical)
+    certificate = builder.sign(private_key(authority_key, "the authority's key"), hashes.SHA256())
+    return certificate.public_bytes(serialization.Encoding.PEM)
+
+
 def make_key_and_request(name: str, federation: str) -> tuple[bytes, bytes]:
     """A new private key for party ``name`` and the request for its certificate, both PEM."""
     key = _pem_of(ec.generate_private_key(ec.SECP256R1()))

@@ -70,6 +70,9 @@ MOST_PAIR_BYTES = 16 << 10
 PAIR_S = 10.0
 """How long a whole pairing may take, from its first message to its last; a node has one at a time."""
 
+GUEST_S = 3.0
+"""How long a guest may take until its first message; until then it keeps no other one out."""
+
 BOUNDS: dict[type[Message], FieldBound] = {
     # Before two nodes know each other.
     session_pb2.PairMessage: FieldBound(MOST_PAIR_BYTES),
@@ -83,6 +86,7 @@ BOUNDS: dict[type[Message], FieldBound] = {
     session_pb2.Cancel: FieldBound(4 << 10),
     session_pb2.Beat: FieldBound(64),
     session_pb2.Echo: FieldBound(64),
+    session_pb2.CardShown: FieldBound(MOST_PAIR_BYTES),
     # Any conversation.
     session_pb2.Frame: BULK,
     session_pb2.Preflight: FieldBound(64 << 10, {"fields": 512, "checkpoints": 64}),

@@ -29,6 +29,7 @@ from cryptography.x509.verification import (
 from vfl_node.errors import PolicyError, UsageError
 from vfl_node.settings.node import Tls
 from vfl_node.transport.identity import MALFORMED, Validity, alternative_names, dns_of, owner_of
+from vfl_node.transport.revocations import RevocationLists
 
 _P256 = "use ECDSA P-256: vfl-node init makes such a key"
 
@@ -40,6 +41,7 @@ class Credentials:
     Attributes:
         authority: certificates that the federation trusts, PEM.
         peers: peer → file of its own authority; None: ``authority`` vouches for it.
+        lists: what its authorities have revoked; None: this owner has no lists.
         pins: peer with an own authority → that, PEM; empty where its file cannot be used any more: nobody vouches for it.
         certificate: own certificate (and intermediate ones), PEM.
         key: own private key, PEM; never shown.
@@ -57,6 +59,7 @@ class Credentials:
     warnings: tuple[str, ...] = ()
     peers: Mapping[str, Path | None] = field(default_factory=dict)
     pins: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+    lists: RevocationLists | None = None
 
     def current(self, now: datetime | None = None) -> Credentials:
         """The material in the files now.
@@ -71,8 +74,9 @@ class Credentials:
                 with contextlib.suppress(UsageError):
                     pins[peer] = _read_pin(path)
         with contextlib.suppress(UsageError):
-            fresh = load_credentials(self.files, name=self.name, federation=self.federation, now=now)
-            return replace(fresh, peers=self.peers, pins=pins)
+            own = self.files.model_copy(update={"crl": None})  # read by whoever checks a peer
+            fresh = load_credentials(own, name=self.name, federation=self.federation, now=now)
+            return replace(fresh, peers=self.peers, pins=pins, lists=self.lists, files=self.files)
         return replace(self, pins=pins)
 
     def roots_of(self, peer: str) -> bytes:
@@ -84,23 +88,29 @@ class Credentials:
         """Who may vouch for anybody: what a server asks of a certificate before it knows whose it is."""
         return b"\n".join(dict.fromkeys([self.authority, *filter(None, self.pins.values())]))
 
-    def check_peer(self, peer: str, chain: Sequence[x509.Certificate], now: datetime | None = None) -> None:
-        """Check that the first certificate of ``chain`` is signed by whoever may vouch for ``peer``.
+    def check_peer(
+        self, peer: str, chain: Sequence[x509.Certificate], now: datetime | None = None, *, since: datetime | None = None
+    ) -> None:
+        """Check that the first certificate of ``chain`` is signed by whoever may vouch for ``peer``, and is not revoked.
 
         Args:
             peer: whom the certificate names.
             chain: it, and intermediate ones.
             now: UTC.
+            since: when a stream began that is open: what has ended after that does not matter.
 
         Raises:
-            PolicyError: it is not (``E_IDENTITY``).
+            PolicyError: it is not (``E_IDENTITY``), or is revoked (``E_REVOKED``), or nobody can know that (``E_CRL``).
         """
+        now = now or datetime.now(timezone.utc)
         reason = f"the certificate of {peer} is not signed by the authority that {self.name} has for {peer}"
         try:
             roots = x509.load_pem_x509_certificates(self.roots_of(peer))
-            verify_chain(roots, chain, now or datetime.now(timezone.utc))
+            verify_chain(roots, chain, since or now)
         except (VerificationError, *MALFORMED):
             raise PolicyError(reason, code="E_IDENTITY", for_peer=reason) from None
+        if self.lists:
+            self.lists.check(peer, chain, roots, now)
 
 
 def load_credentials(
@@ -118,7 +128,8 @@ def load_credentials(
     Raises:
         UsageError: a file is missing or unreadable (``E_FILE``), other users can read the key
             (``E_KEY_MODE``), or the certificate is not this party's, does not match the key or
-            the authority, or is out of date, or a peer's authority cannot be read (``E_CERTIFICATE``).
+            the authority, or is out of date, or a peer's authority or the lists of revoked certificates cannot be read
+            (``E_CERTIFICATE``).
     """
     now = now or datetime.now(timezone.utc)
     authority, certificate, key = _read(files.ca), _read(files.certificate), read_secret(files.key)
@@ -133,7 +144,10 @@ def load_credentials(
     peers = {} if peers is None else peers  # one without any may get some
     pins = {peer: _read_pin(path) for peer, path in peers.items() if path is not None}
     warnings = filter(None, [validity.warning(str(files.certificate), now), _warn_bundle(trusted, files.ca, peers)])
-    return Credentials(authority, certificate, key, files, name, federation, validity, tuple(warnings), peers, pins)
+    lists = RevocationLists(files.crl) if files.crl else None
+    if lists:
+        lists.read()
+    return Credentials(authority, certificate, key, files, name, federation, validity, tuple(warnings), peers, pins, lists)
 
 
 def _read_pin(path: Path) -> bytes:

@@ -16,7 +16,7 @@ from vfl_node.transport.identity import MALFORMED, dns_of, party_of, uri_of
 
 _HTTP2_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))  # and empty settings (RFC 9113)
 _SETTINGS = b"\x04"
-_EXPIRED, _NOT_YET_VALID, _OTHER_NAME = 10, 9, 62  # OpenSSL's X509_V_ERR_ numbers
+_EXPIRED, _NOT_YET_VALID, _OTHER_NAME = _NAMED = 10, 9, 62  # OpenSSL's X509_V_ERR_ numbers
 
 
 def diagnose(address: str, *, peer: str, federation: str, credentials: Credentials | None, timeout_s: float = 3.0) -> str:
@@ -48,11 +48,13 @@ def diagnose(address: str, *, peer: str, federation: str, credentials: Credentia
                 return "" if secure.recv(9) else _explain_refusal(credentials)
     except ssl.SSLCertVerificationError as error:
         try:
-            return _explain_certificate(certificate_at(address, timeout_s), error, peer, federation)
+            said = _explain_certificate(certificate_at(address, timeout_s), error, peer, federation)
         except MALFORMED:  # an error in a field that is read only now
             return "its certificate cannot be read"
+        paired = credentials is not None and peer in credentials.pins and error.verify_code not in _NAMED
+        return f"{said}; {_away(peer, 'this node')}" if paired else said
     except ssl.SSLError as error:
-        return _explain_alert(error)
+        return _explain_alert(error) + _explain_away(credentials)
     except TimeoutError:
         return f"it accepts the connection but says nothing for {timeout_s:.0f} s"
     except OSError:
@@ -65,7 +67,18 @@ def _explain_refusal(credentials: Credentials) -> str:
         load_credentials(credentials.files, name=credentials.name, federation=credentials.federation)
     except UsageError as error:
         return f"it does not accept this node's certificate: {error.message}"
-    return "it does not accept this node's certificate (it trusts another authority, or its clock differs)"
+    said = "it does not accept this node's certificate (it trusts another authority, or its clock differs)"
+    return said + _explain_away(credentials)
+
+
+def _explain_away(credentials: Credentials | None) -> str:
+    """What else may have happened where this party has an authority of its own; empty where it has none."""
+    own = credentials is not None and credentials.files.mode == "own"
+    return f"; {_away(credentials.name, 'the other node')}" if credentials and own else ""
+
+
+def _away(renewed: str, away: str) -> str:
+    return f"if {renewed} has a new authority, and {away} was away for more than 30 days, revoke it and pair again"
 
 
 def _context(credentials: Credentials, peer: str) -> ssl.SSLContext:

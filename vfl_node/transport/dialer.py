@@ -10,8 +10,9 @@ from typing import Any, TypeVar
 
 import grpc
 from cryptography import x509
+from cryptography.hazmat.primitives import serialization
 
-from vfl_node.errors import PeerError, PeerLost, ProtocolError, VflError
+from vfl_node.errors import PeerError, PeerLost, PolicyError, ProtocolError, VflError
 from vfl_node.settings.node import is_loopback
 from vfl_node.transport import calls
 from vfl_node.transport.credentials import Credentials
@@ -130,10 +131,27 @@ class Dialer:
         if not roots:  # gRPC would take any authority that this machine trusts
             text = f"nobody vouches for {self._peer}: the file of its authority is gone, or cannot be read"
             raise PeerLost(text, code="E_IDENTITY", hint="pair with it again, or bring the file back")
+        if own.lists:
+            roots = self._check_shown(own)
         options.append(("grpc.ssl_target_name_override", dns_of(self._peer, self._federation)))
         return grpc.secure_channel(
             self._address, grpc.ssl_channel_credentials(roots, own.key, own.certificate), options=options
         )
+
+    def _check_shown(self, own: Credentials) -> bytes:
+        """The certificate that the peer shows, PEM, checked: the only one that may answer. gRPC looks at no list.
+
+        Raises:
+            PeerLost: there is none (``E_UNREACHABLE``), or it cannot be accepted (``E_IDENTITY``, ``E_REVOKED``, ``E_CRL``).
+        """
+        shown = self.shown()
+        if not shown:
+            raise self._unreachable(self._diagnose() or "it shows no certificate")
+        try:
+            own.check_peer(self._peer, shown)
+        except PolicyError as error:
+            raise PeerLost(error.message, code=error.code, hint=error.hint) from None
+        return shown[0].public_bytes(serialization.Encoding.PEM)
 
     def _follow(self, stream: Stream[Any], call: Any) -> None:
         """Receive what the peer sends until the stream ends."""

@@ -16,7 +16,8 @@ import hashlib
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from itertools import chain
 from queue import SimpleQueue
 from typing import Any, Protocol
 
@@ -81,6 +82,9 @@ class Guests(Protocol):
 class Entrance:
     """Lets one guest at a time in to pair, for at most :data:`~vfl_node.transport.bounds.PAIR_S` seconds.
 
+    A guest takes the place by its first message, which costs a try of the invite. So who says nothing keeps nobody out, and who
+    says something can do so five times.
+
     Args:
         guests: who talks with them; None: there are none.
     """
@@ -104,15 +108,15 @@ class Entrance:
         if self._guests is None or not is_guest(context):
             text = "only a guest may pair: parties that know each other have done so"
             raise PolicyError(text, code="E_IDENTITY", for_peer=text)
+        messages = _messages(incoming)
+        with _limit(bounds.GUEST_S, context):
+            first = next(messages)
         mine = self._take()
-        limit = threading.Timer(bounds.PAIR_S, context.cancel)
-        limit.daemon = True
-        limit.start()
         try:
-            for answer in self._guests.answer(_messages(incoming), context.peer()):
-                yield answer.SerializeToString()
+            with _limit(bounds.PAIR_S, context):
+                for answer in self._guests.answer(chain([first], messages), context.peer()):
+                    yield answer.SerializeToString()
         finally:
-            limit.cancel()
             with self._lock:
                 if self._taken_until == mine:
                     self._taken_until = 0.0
@@ -125,6 +129,18 @@ class Entrance:
                 raise PolicyError("another guest is pairing", code="E_BUSY", for_peer="another guest is pairing: try again")
             self._taken_until = now + bounds.PAIR_S + 1
             return self._taken_until
+
+
+@contextmanager
+def _limit(seconds: float, context: Any) -> Iterator[None]:
+    """A context that may last for so long; then the call is cancelled."""
+    timer = threading.Timer(seconds, context.cancel)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 class GuestCall:

@@ -317,7 +317,7 @@ class LinkStream(Stream[session_pb2.Notice]):
         with suppress(PeerLost), self._changed:
             self._parting = error  # a peer that reads the reason ends the stream itself
             self.send(session_pb2.Notice(parting=reason, parting_code=error.peer_code))
-            self._changed.wait_for(lambda: not self._outgoing or self._over, self._close_s)
+            self._changed.wait_for(lambda: self._over, self._close_s)  # what is sent may not have left before that
         self.end(error)
 
     def receive(self, timeout_s: float) -> session_pb2.Notice | None:

@@ -58,12 +58,14 @@ def encode(kind: str, payload: bytes) -> bytes:
     return b"DSSEv1 %d %b %d %b" % (len(named), named, len(payload), payload)
 
 
-def sign(kind: str, payload: bytes, key: PrivateKey) -> bytes:
-    """An envelope with the signature of ``key``, as JSON."""
+def sign(kind: str, payload: bytes, *keys: PrivateKey) -> bytes:
+    """An envelope with a signature of each of ``keys``, as JSON."""
     encoded = encode(kind, payload)
-    proof = key.sign(encoded) if isinstance(key, Ed25519PrivateKey) else key.sign(encoded, ec.ECDSA(hashes.SHA256()))
-    signature = {"keyid": key_id(key.public_key()), "sig": base64.b64encode(proof).decode()}
-    document = {"payloadType": kind, "payload": base64.b64encode(payload).decode(), "signatures": [signature]}
+    signatures = []
+    for key in keys:
+        proof = key.sign(encoded) if isinstance(key, Ed25519PrivateKey) else key.sign(encoded, ec.ECDSA(hashes.SHA256()))
+        signatures.append({"keyid": key_id(key.public_key()), "sig": base64.b64encode(proof).decode()})
+    document = {"payloadType": kind, "payload": base64.b64encode(payload).decode(), "signatures": signatures}
     return json.dumps(document, separators=(",", ":")).encode()
 
 

@@ -44,7 +44,7 @@ def make_own(name: str, federation: str, files: Tls) -> list[Path]:
     files.certificate.write_bytes(sign(authority, authority_key, request, days=LEAF_DAYS))
     make_signing_key(files)
     credentials = load_credentials(files, name=name, federation=federation)
-    files.card.write_bytes(make_card(credentials, read_signing_key(files), authority_key).envelope)
+    files.card.write_bytes(make_card(credentials, read_signing_key(files), authority_key, serial=1).envelope)
     return [files.authority_key, files.ca, files.key, files.certificate, files.signing_key, files.card]
 
 
@@ -61,8 +61,18 @@ def own_card(credentials: Credentials) -> SignedCard:
 
     Raises:
         UsageError: this party has none (``E_CONFIG``), or a file of it cannot be read.
-        PolicyError: it is not what was signed, or not of the authority that signs this party's certificates (``E_CARD``).
+        PolicyError: it is not what was signed, or not of the authority that signs this party's certificates (``E_CARD``); or
+            this party has given its keys up (``E_REVOKED``).
     """
+    signed = shown_card(credentials)
+    if signed.card.revoked:
+        text = f"the keys of {credentials.name} were given up on {signed.card.issued:%Y-%m-%d}"
+        raise PolicyError(text, code="E_REVOKED", hint="make new ones: vfl-node init NAME --role ROLE FOLDER, in a new folder")
+    return signed
+
+
+def shown_card(credentials: Credentials) -> SignedCard:
+    """As :func:`own_card`, also after this party has given its keys up, to tell peers so."""
     files, federation = credentials.files, credentials.federation
     if files.mode == "shared":
         raise UsageError(
@@ -79,7 +89,7 @@ def own_card(credentials: Credentials) -> SignedCard:
     signed = read_card(envelope, federation=federation)
     if signed.card.name != credentials.name or signed.card.authority_pem.strip() != credentials.authority.strip():
         text = f"{files.card} is not the card of {credentials.name} with the authority in {files.ca}"
-        raise PolicyError(text, code="E_CARD", hint="put back the one that vfl-node init has written")
+        raise PolicyError(text, code="E_CARD", hint="put back the one that vfl-node init or vfl-node renew has written")
     return signed
 
 
@@ -92,19 +102,19 @@ def renew(settings: Settings, *, now: datetime | None = None) -> datetime:
     Raises:
         UsageError: this party has no authority of its own (``E_CONFIG``), or the authority's key is not here (``E_FILE``).
     """
-    files = settings.tls
-    if files is None or files.mode != "own":
+    files = own_files(settings)
+    if files.next_certificate.exists():
         raise UsageError(
-            "this party's certificate is signed by an authority that is not its own",
-            code="E_CONFIG",
-            hint="have that authority sign a new one, and replace tls.certificate",
+            f"{files.next_certificate} takes the place of this certificate when peers have learnt of the new authority",
+            code="E_EXISTS",
+            hint="a running node does that by itself; vfl-node card says when",
         )
     key, own = read_secret(files.authority_key), read_secret(files.key)
     request = request_for(settings.name, settings.federation, own)
     try:
         authority = files.ca.read_bytes()
         fresh = sign(authority, key, request, days=LEAF_DAYS, now=now)
-        _check_renewed(files, authority, fresh, now)
+        check_renewed(files, authority, fresh, now)
         write_whole(files.certificate, fresh)
     except OSError as error:
         raise UsageError(f"cannot renew {files.certificate}: {error.strerror or error}", code="E_FILE") from None
@@ -113,7 +123,19 @@ def renew(settings: Settings, *, now: datetime | None = None) -> datetime:
     return renewed.validity.until
 
 
-def _check_renewed(files: Tls, authority: bytes, fresh: bytes, now: datetime | None) -> None:
+def own_files(settings: Settings) -> Tls:
+    """The files of a party that is its own authority. Raises UsageError (``E_CONFIG``) where it is not."""
+    files = settings.tls
+    if files is None or files.mode != "own":
+        raise UsageError(
+            "this party's certificate is signed by an authority that is not its own",
+            code="E_CONFIG",
+            hint="have that authority sign a new one, and replace tls.certificate",
+        )
+    return files
+
+
+def check_renewed(files: Tls, authority: bytes, fresh: bytes, now: datetime | None) -> None:
     """Raise UsageError (``E_CERTIFICATE``) before a certificate that nobody vouches for takes the place of one that holds."""
     try:
         trusted, chain = (x509.load_pem_x509_certificates(pem) for pem in (authority, fresh))
@@ -130,7 +152,8 @@ def is_due(settings: Settings, until: datetime, now: datetime) -> bool:
     """Whether a node should renew its certificate, which holds ``until`` then, by itself, and can."""
     files = settings.tls
     due = (until - now).days < RENEW_DAYS
-    return files is not None and files.mode == "own" and due and files.authority_key.exists()
+    alone = files is not None and files.mode == "own" and not files.next_certificate.exists()
+    return files is not None and alone and due and files.authority_key.exists()
 
 
 def read_signing_key(files: Tls) -> Ed25519PrivateKey:

@@ -11,9 +11,7 @@ The last file is written last, so that a crash leaves a peer or none.
 
 from __future__ import annotations
 
-import fcntl
-import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -23,7 +21,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, ValidationError
 
 from vfl_node.errors import PolicyError, StateError, UsageError
 from vfl_node.job import Name
-from vfl_node.process.files import private_folder, read_checked, remove, write_checked, write_whole
+from vfl_node.process.files import locked_folder, private_folder, read_checked, remove, write_checked, write_whole
 from vfl_node.roles import Role
 from vfl_node.settings.connection import Address, Peer
 from vfl_node.settings.node import Settings
@@ -81,15 +79,11 @@ def writing() -> Iterator[None]:
 
 
 @contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """A context in which no other process writes into the ``folder`` of paired peers, which is made."""
+def alone(folder: Path) -> Iterator[None]:
+    """A context in which nobody else writes into the ``folder`` of paired peers, which is made."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with locked_folder(folder):
         yield
-    finally:
-        os.close(lock)
 
 
 def keep(settings: Settings, card: SignedCard, address: str | None, role: Role, words: tuple[str, ...]) -> Pending:
@@ -153,20 +147,24 @@ def accept(settings: Settings, met: Pending) -> Path:
         raise UsageError(f"another {met.name} was met meanwhile", code="E_INVITE", hint=hint)
     card = read_card(met.card.encode(), federation=settings.federation)
     folder = settings.peers_dir
-    said = {"address": met.address} if met.address else {}
+    said: dict[str, object] = {"address": met.address} if met.address else {}
     said |= {"authority": f"{met.name}.crt", "card": f"{met.name}.card"}
     paired = datetime.now(timezone.utc).isoformat(timespec="seconds")
-    document = yaml.safe_dump(said | {"paired": paired, "words_compared": True}, sort_keys=False)
-    head = f"# Written by vfl-node when this node was paired with {met.name}. To end that: vfl-node revoke {met.name}\n"
     path = folder / f"{met.name}.yaml"
-    with writing(), _alone(folder):
+    with writing(), alone(folder):
         if path.exists():  # written since the settings were read
             check_new(settings.model_copy(update={"peers": {met.name: Peer()}}), met.name)
         write_whole(folder / f"{met.name}.crt", card.card.authority_pem)
         write_whole(folder / f"{met.name}.card", card.envelope)
-        write_whole(path, (head + document).encode())
+        write_whole(path, peer_file(met.name, said | {"paired": paired, "words_compared": True}))
     drop(settings, met.name)
     return path
+
+
+def peer_file(name: str, document: Mapping[str, object]) -> bytes:
+    """The file that makes ``name`` a peer."""
+    head = f"# Written by vfl-node when this node was paired with {name}. To end that: vfl-node revoke {name}\n"
+    return (head + yaml.safe_dump(dict(document), sort_keys=False)).encode()
 
 
 def check_paired(settings: Settings, name: str) -> None:
@@ -188,10 +186,10 @@ def forget(settings: Settings, name: str) -> None:
     """
     check_paired(settings, name)
     drop(settings, name)
-    with writing(), _alone(settings.peers_dir):
-        for suffix in (".yaml", ".crt", ".card"):
-            if (path := settings.peers_dir / f"{name}{suffix}").exists():
-                remove(path)
+    with writing(), alone(settings.peers_dir):
+        remove(settings.peers_dir / f"{name}.yaml")
+        for path in settings.peers_dir.glob(f"{name}.*"):  # no name has a dot
+            remove(path)
 
 
 def card_of(settings: Settings, name: str) -> SignedCard:
@@ -208,7 +206,7 @@ def card_of(settings: Settings, name: str) -> SignedCard:
         envelope, pinned = peer.card.read_bytes(), peer.authority.read_bytes()
     except OSError as error:
         raise UsageError(f"cannot read {error.filename}: {error.strerror}", code="E_FILE") from None
-    signed = read_card(envelope, federation=settings.federation)
+    signed = read_card(envelope, federation=settings.federation, stored=True)
     if signed.card.name != name or signed.card.authority_pem != pinned:
         raise PolicyError(
             f"{peer.card} and {peer.authority} do not belong together",

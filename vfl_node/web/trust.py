@@ -17,7 +17,7 @@ from vfl_node.settings.node import Address
 class TrustView(Protocol):
     """What these routes need of a node; its methods may be called from several threads."""
 
-    def invite(self, minutes: float, address: str) -> dict[str, Any]:
+    def invite(self, minutes: float, address: str, only: str) -> dict[str, Any]:
         """Open an invite; its address and code. Raises VflError."""
 
     def invite_status(self) -> dict[str, Any]:
@@ -56,9 +56,10 @@ class _Ends:
         try:
             minutes = float(query.get("minutes", "5"))
             address = TypeAdapter(Address).validate_python(query["address"]) if query.get("address") else ""
+            only = TypeAdapter(Name).validate_python(query["for"]) if query.get("for") else ""
         except (ValueError, ValidationError):
-            raise UsageError("minutes is a number, address is HOST:PORT", code="E_REQUEST") from None
-        return JSONResponse(self._view.invite(minutes, address), 201)
+            raise UsageError("minutes is a number, address is HOST:PORT, for is a party's name", code="E_REQUEST") from None
+        return JSONResponse(self._view.invite(minutes, address, only), 201)
 
     def status(self, request: Request) -> Response:
         return JSONResponse(self._view.invite_status())

@@ -7,13 +7,14 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Notice(_message.Message):
-    __slots__ = ("hello", "offer", "offer_reply", "cancel", "beat", "echo", "parting", "parting_code")
+    __slots__ = ("hello", "offer", "offer_reply", "cancel", "beat", "echo", "card", "parting", "parting_code")
     HELLO_FIELD_NUMBER: _ClassVar[int]
     OFFER_FIELD_NUMBER: _ClassVar[int]
     OFFER_REPLY_FIELD_NUMBER: _ClassVar[int]
     CANCEL_FIELD_NUMBER: _ClassVar[int]
     BEAT_FIELD_NUMBER: _ClassVar[int]
     ECHO_FIELD_NUMBER: _ClassVar[int]
+    CARD_FIELD_NUMBER: _ClassVar[int]
     PARTING_FIELD_NUMBER: _ClassVar[int]
     PARTING_CODE_FIELD_NUMBER: _ClassVar[int]
     hello: Hello
@@ -22,9 +23,10 @@ class Notice(_message.Message):
     cancel: Cancel
     beat: Beat
     echo: Echo
+    card: CardShown
     parting: str
     parting_code: str
-    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., offer: _Optional[_Union[Offer, _Mapping]] = ..., offer_reply: _Optional[_Union[OfferReply, _Mapping]] = ..., cancel: _Optional[_Union[Cancel, _Mapping]] = ..., beat: _Optional[_Union[Beat, _Mapping]] = ..., echo: _Optional[_Union[Echo, _Mapping]] = ..., parting: _Optional[str] = ..., parting_code: _Optional[str] = ...) -> None: ...
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., offer: _Optional[_Union[Offer, _Mapping]] = ..., offer_reply: _Optional[_Union[OfferReply, _Mapping]] = ..., cancel: _Optional[_Union[Cancel, _Mapping]] = ..., beat: _Optional[_Union[Beat, _Mapping]] = ..., echo: _Optional[_Union[Echo, _Mapping]] = ..., card: _Optional[_Union[CardShown, _Mapping]] = ..., parting: _Optional[str] = ..., parting_code: _Optional[str] = ...) -> None: ...
 
 class Hello(_message.Message):
     __slots__ = ("party", "role", "protocol_version", "software_version", "oldest_protocol_version")
@@ -91,6 +93,16 @@ class Beat(_message.Message):
     PROGRESSED_FIELD_NUMBER: _ClassVar[int]
     progressed: bool
     def __init__(self, progressed: bool = ...) -> None: ...
+
+class CardShown(_message.Message):
+    __slots__ = ("envelope", "code", "reason")
+    ENVELOPE_FIELD_NUMBER: _ClassVar[int]
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    envelope: bytes
+    code: str
+    reason: str
+    def __init__(self, envelope: _Optional[bytes] = ..., code: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class Echo(_message.Message):
     __slots__ = ("number", "answer")
