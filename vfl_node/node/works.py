@@ -78,7 +78,7 @@ class Works:
         for record in self._store.records():
             if record.over:
                 self._store.destroy_secrets(record)
-        for record in self._store.list_unfinished():
+        for record in self._store.standing(*UNFINISHED):
             self._go_on(record.id)
         self._watcher = threading.Thread(target=self._watch, name="jobs", daemon=True)
         self._watcher.start()
@@ -162,7 +162,7 @@ class Works:
         with self._lock:
             works = [work for work in self._works.values() if work.alive and not work.ended]
         others = 0 if stored else self._store.count(submitter)
-        asked = len(self._store.asked(submitter)) if asks else 0
+        asked = len(self._store.standing("asked", submitter=submitter)) if asks else 0
         check_room(self._settings, works, others, submitter, serves=serves, asked=asked)
 
     def begin(self, record: Record) -> None:
