@@ -146,10 +146,11 @@ def test_a_purpose_that_is_not_one_line_of_text_is_refused_by_who_is_asked(nodes
         assert nodes.view("lab", view["id"]) == {}
         assert text not in nodes.log("lab")
         assert text not in view["error"]["message"]
-    harmful.write_text(json.dumps("good"))  # the control
-    job_id = nodes.submit(JOB)
+    harmful.write_text(json.dumps("good"))
+    assert "(E_CONSENT)" in nodes.end("clinic", nodes.submit(JOB))["error"]["message"]  # what was signed said another one
+    harmful.unlink()
+    job_id = nodes.submit(JOB)  # the control
     nodes.wait_until(lambda: nodes.view("lab", job_id).get("state") == "asked")
-    assert nodes.client("lab").manifest(job_id)["purpose"] == "good"
     nodes.client("lab").refuse(job_id, "purpose")
 
 
