@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from itertools import product
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -133,3 +140,92 @@ def test_two_persons_approve_one_after_the_other(chromium: Callable[..., Browser
 def approve(browser: Browser) -> None:
     press(browser, "[data-open=approve]")
     press(browser, "#approve [value=yes]")
+
+
+def test_an_owner_approves_by_keys_alone(owner: Browser, asked: Federation) -> None:
+    from selenium.webdriver.common.keys import Keys
+
+    job_id = submit(asked)
+    owner.open(f"/jobs/{job_id}")
+    owner.run("document.activeElement.blur()")
+    reach(owner, "[data-open=approve]")
+    owner.driver.switch_to.active_element.send_keys(Keys.ENTER)
+    owner.wait(lambda: owner.run("return document.getElementById('approve').open"))
+    reach(owner, "#approve [value=yes]")
+    owner.driver.switch_to.active_element.send_keys(Keys.ENTER)
+    for name in asked.roles:
+        assert asked.end(name, job_id)["state"] == "done"
+
+
+def reach(browser: Browser, selector: str) -> None:
+    """Press Tab until this has the focus."""
+    from selenium.webdriver.common.keys import Keys
+
+    for _ in range(60):
+        if browser.run("return document.activeElement.matches(arguments[0])", selector):
+            return
+        browser.driver.switch_to.active_element.send_keys(Keys.TAB)
+    raise AssertionError(f"no way to {selector} by Tab")
+
+
+def test_a_page_of_another_origin_answers_nothing(chromium: Callable[..., Browser], owner: Browser, asked: Federation) -> None:
+    """A form and a request of a page elsewhere, in the owner's browser; the button of the board is the control."""
+    job_id = submit(asked)
+    digest = asked.client("clinic").manifest(job_id)["digest"]
+    target = f"http://{asked.running('clinic')['http']}/api/jobs/{job_id}/approve"
+    with elsewhere() as origin:
+        owner.driver.get(origin)
+        told = owner.driver.execute_async_script(
+            "const done = arguments[2];"
+            "fetch(arguments[0], {method: 'POST', credentials: 'include', body: JSON.stringify({digest: arguments[1]})})"
+            ".then(answer => done(answer.status), error => done(String(error)))",
+            target,
+            digest,
+        )
+        assert "TypeError" in str(told)  # it is told nothing
+        owner.run(
+            "const form = document.createElement('form'); form.method = 'POST'; form.action = arguments[0];"
+            "form.innerHTML = '<input name=digest>'; form.elements[0].value = arguments[1];"
+            "document.body.append(form); form.submit()",
+            target,
+            digest,
+        )
+        owner.wait(lambda: owner.driver.current_url == target)
+        assert "E_TOKEN" in owner.run("return document.body.innerText")  # the browser has sent no cookie there
+    assert asked.view("clinic", job_id)["state"] == "asked"
+    owner.complaints()
+    owner.open(f"/jobs/{job_id}")
+    approve(owner)
+    assert asked.end("clinic", job_id)["state"] == "done"
+
+
+@contextmanager
+def elsewhere() -> Iterator[str]:
+    """An empty page of another origin."""
+    with TemporaryDirectory() as folder:
+        Path(folder, "index.html").write_text("<!doctype html><title>elsewhere</title><body></body>")
+        with ThreadingHTTPServer(("127.0.0.1", 0), partial(QuietFiles, directory=folder)) as server:
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+            yield f"http://localhost:{server.server_port}/"
+            server.shutdown()
+
+
+class QuietFiles(SimpleHTTPRequestHandler):
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+HOSTILE = "<script>window.acted = 1</script><img src=x onerror='window.acted = 1'> {{ 7*7 }} </dd></p>"
+
+
+def test_a_purpose_that_acts_is_text_on_every_page(owner: Browser, asked: Federation) -> None:
+    job = asked.trial.job(f"{ALIGNED}purpose: {json.dumps(HOSTILE)}\n")
+    job_id = str(asked.client("lab").submit(job.canonical())["id"])
+    asked.wait_until(lambda: asked.view("clinic", job_id).get("state") == "asked")
+    owner.complaints()
+    for path in ("/", f"/jobs/{job_id}"):
+        owner.open(path)
+        assert HOSTILE in owner.run("return document.body.innerText"), path
+        assert owner.run("return window.acted ?? document.querySelectorAll('img[src=x]').length") == 0, path
+    assert owner.complaints() == []
+    asked.client("clinic").refuse(job_id, "purpose")

@@ -197,9 +197,9 @@ class Players:
         trained = self._folder / f"trained {kind}"
         if not trained.exists():
             self._train(job, trained)
-        names, made = job.parties.data, {}
+        made = {}
         shutil.copytree(trained, folder, dirs_exist_ok=True)
-        stores = {name: Store(folder / name, trial_of(name)) for name in names}
+        stores = {name: Store(folder / name, trial_of(name)) for name in job.parties.all}
         for store in stores.values():
             stack.callback(store.close)
         predicting = predictions.job_for(stores[asker], "trained", asker, new=new)
@@ -226,19 +226,17 @@ class Players:
         return made
 
     def _train(self, job: Job, folder: Path) -> None:
-        """Train the model of ``job``; each data party's store lies in ``folder``."""
+        """Train the model of ``job``; each party's store lies in ``folder``."""
         runs = []
-        with ExitStack() as stack, self.scratch() as forgotten:
+        with ExitStack() as stack:
             for name, channels in memory_network(*job.parties.all, job_id="trial").items():
                 met = {peer: channel for peer, channel in channels.items() if peer in job.parties.peers_of(name)}
-                brings = Brings.of(job, name, self._tables, Path(forgotten))
-                if name in job.parties.data:
-                    store = Store(folder / name, trial_of(name))
-                    stack.callback(store.close)
-                    record = store.update(store.add(job, submitter="clinic", job_id="trained"), state="done")
-                    memories = {peer: store.partner(peer) for peer in job.remembered_parties(name)}
-                    brings = replace(brings, folder=store.job_folder(record), memories=memories)
-                runs += brings.sides(1, met)
+                store = Store(folder / name, trial_of(name))
+                stack.callback(store.close)
+                record = store.update(store.add(job, submitter="clinic", job_id="trained"), state="done")
+                memories = {peer: store.partner(peer) for peer in job.remembered_parties(name)}
+                brings = Brings.of(job, name, self._tables, folder)
+                runs += replace(brings, folder=store.job_folder(record), memories=memories).sides(1, met)
             for end in run_together(*runs):
                 if end is not None:
                     raise AssertionError(f"a training for predictions: {type(end).__name__}: {end}") from end

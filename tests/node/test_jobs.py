@@ -259,7 +259,7 @@ def test_a_job_that_ends_while_the_node_starts_is_not_begun_again(
 ) -> None:
     record = node.store.update(node.store.add(node.job(), submitter="clinic"), state="paused", attempt=1)
     node.store.update(record, state="done")
-    monkeypatch.setattr(node.store, "list_unfinished", lambda: [record])
+    monkeypatch.setattr(node.store, "standing", lambda *_: [record])
     node.works.start()
     assert (node.state(record.id), node.works._works, runs) == ("done", {}, [])
 

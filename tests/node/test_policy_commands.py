@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from vfl_node.cli import app
 from vfl_node.errors import UsageError
 from vfl_node.job import Job
 from vfl_node.node.store import Store
+from vfl_node.trust.audit_log import AuditLog
 
 PASSIVE = {"name": "lab", "role": "passive", "insecure_loopback": True, "listen": "127.0.0.1:0", "data": {"path": "lab.csv"}}
 
@@ -39,6 +41,8 @@ KINDS: dict[str, dict[str, Any]] = {
 }
 """Ten kinds of jobs; each is stored twice, of the clinic and of the shop."""
 
+SUNDAY = "2026-03-01T10:00:00+00:00"
+
 EXPECTED = {
     "trial": dict.fromkeys(KINDS, "rule"),
     "careful": dict.fromkeys(KINDS, "one") | dict.fromkeys(("pairs", "hidden", "taylor", "logistic", "matched"), "nobody"),
@@ -60,7 +64,7 @@ def config(tmp_path: Path) -> Path:
         for name, keys in KINDS.items():
             parties = {"active": active, "passive": "lab"} | keys.get("parties", {})
             job = Job.model_validate({**keys, "name": name, "parties": parties})
-            store.update(store.add(job, submitter=active, job_id=f"{name}-{active}"), attempt=1)
+            store.update(store.add(job, submitter=active, job_id=f"{name}-{active}"), attempt=1, submitted=SUNDAY)
     store.close()
     return path
 
@@ -102,6 +106,22 @@ def test_a_job_file_is_decided_and_an_own_job_asks_nobody(config: Path, tmp_path
     assert (own.exit_code, json.loads(own.stdout)[0]["by"]) == (0, "rule")
 
 
+def test_past_jobs_are_held_against_never_and_hours(config: Path) -> None:
+    shop = "{name: not the shop, when: {partners: [shop], protocols: [psi]}}"
+    never = f"never: [{{name: no churn, when: {{purposes: [churn]}}}}, {shop}]"
+    closed = "everyone: {hours: [mon-fri 08:00-18:00]}\npartners: {shop: {hours: any}}"
+    text = f"preset: trial\n{never}\n{closed}"
+    ended = run("check", policy(config, text), "--config", str(config), "--against-past", "--json")
+    found = {job["id"]: job for job in json.loads(ended.stdout)}
+    refused = {job_id for job_id, job in found.items() if job["by"] == "nobody"}
+    assert refused == {"churn-clinic", "churn-shop", "split-psi-shop", "align-shop", "logistic-shop"}
+    assert "never: not the shop" in found["align-shop"]["why"]
+    assert {job["note"] for job_id, job in found.items() if job_id.endswith("shop")} == {""}
+    assert {job["note"] for job_id, job in found.items() if job_id.endswith("clinic")} == {"outside hours"}
+    table = run("check", policy(config, text), "--config", str(config), "--against-past").stdout
+    assert table.count("outside hours") == len(KINDS)
+
+
 def test_a_mistyped_name_is_said(config: Path) -> None:
     ended = run("check", policy(config, "never: [{name: x, when: {partners: [clinc]}}]"), "--config", str(config))
     assert ended.exit_code == 0
@@ -114,8 +134,14 @@ def test_what_holds_and_what_would_change_is_shown(config: Path) -> None:
     assert "shop.budgets.trainings: no bound → 3" in changes.output
     assert "never: none → " in changes.output
     assert "clinic" not in changes.output
+    run("apply", policy(config, "preset: trial\npartners: {shop: {budgets: {trainings: 3}}}"), "--config", str(config))
+    wider = policy(config, "preset: trial\neveryone: {budgets: {trainings: 9}}\npartners: {shop: {budgets: {trainings: 3}}}")
+    assert "shop.budgets.trainings: 3 stays, this partner's own" in run("diff", wider, "--config", str(config)).output
+    other = policy(config, "preset: trial\npartners: {shop: {budgets: {trainings: 3}}}\nnever: [{name: x, when: {}}]")
     assert run("apply", other, "--config", str(config)).exit_code == 0
     assert config.with_name("policy.yaml").read_text() == Path(other).read_text()
+    (deed, *_) = AuditLog(config.parent / "state").newest(1)
+    assert (deed["how"], deed["object"]) == ("files", hashlib.sha256(Path(other).read_bytes()).hexdigest())
     shown = run("show", "--config", str(config))
     assert "never: x" in shown.output
     assert "all other jobs: this policy says yes" in shown.output

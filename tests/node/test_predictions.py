@@ -34,12 +34,12 @@ from vfl_node.execution.simulation import simulate
 from vfl_node.job import Align, Job
 from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.node import predictions
+from vfl_node.node.counts import PartnerCounts
 from vfl_node.node.jobs import Jobs
 from vfl_node.node.partners import Partner
 from vfl_node.node.predictions import Model
 from vfl_node.node.record import Record
 from vfl_node.node.store import Store
-from vfl_node.process.files import read_checked
 from vfl_node.session.memory import MemoryOfOneRun
 from vfl_node.settings.node import Data, Peer, Settings
 from vfl_node.settings.reading import load_settings
@@ -587,8 +587,8 @@ def test_new_records_are_aligned_and_predicted_whichever_node_is_killed(
     """Though the model was trained on a union: both learn which the lab has, those from 40 on, and only these are predicted."""
     rows = range(first, 150)
     (tmp_path / "new.csv").write_bytes(new_records(trial, "clinic", rows))
-    partner = served.federation.folder / "clinic" / "state" / "partners" / "lab" / "inputs"
-    counted = len(read_checked(partner).split())
+    counts = PartnerCounts(served.federation.folder / "clinic" / "state" / "partners" / "lab", "lab")
+    counted = counts.usage()["alignments"]
     (served.deaths(victim) / "death").write_text(place)
     with served.command("clinic", "--align", "--data", tmp_path / "new.csv", "--out", tmp_path / "p.csv") as command:
         assert served.federation.processes[victim].wait(240) == -signal.SIGKILL
@@ -603,7 +603,7 @@ def test_new_records_are_aligned_and_predicted_whichever_node_is_killed(
     probability = dict(zip(ids, found, strict=True))
     assert [probability[id_] for id_ in both] == pytest.approx(served.together(both), abs=1e-6)
     assert all((value is None) == (id_ not in both) for id_, value in probability.items())
-    assert len(read_checked(partner).split()) == counted + 1
+    assert counts.usage()["alignments"] == counted + 1
     views = served.federation.client("clinic").jobs()
     job_id = next(view["id"] for view in views if (view["predict"] or {}).get("rows") == "new")
     report = served.federation.report("lab", job_id)

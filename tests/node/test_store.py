@@ -26,6 +26,7 @@ from vfl_node.ledger import Disclosure
 from vfl_node.models import storage
 from vfl_node.node import index
 from vfl_node.node.record import Record
+from vfl_node.node.states import UNFINISHED
 from vfl_node.node.store import Store
 from vfl_node.process.files import write_whole
 from vfl_node.process.machine import utc_now
@@ -45,7 +46,7 @@ def test_a_reopened_store_knows_its_jobs(tmp_path: Path) -> None:
     store.close()
     again = Store(tmp_path / "s")
     assert [r.id for r in again.records()] == [other.id, record.id]
-    assert [r.id for r in again.list_unfinished()] == [other.id]
+    assert [r.id for r in again.standing(*UNFINISHED)] == [other.id]
     assert again.get(record.id).state == "done"  # type: ignore[union-attr]
     assert again.get(record.id).job == JOB  # type: ignore[union-attr]
     assert again.get("none") is None
@@ -57,7 +58,7 @@ def test_jobs_of_one_second_keep_their_order_whichever_changes(tmp_path: Path) -
     records = [store.add(JOB, submitter="clinic") for _ in range(3)]
     for record in (records[1], records[0]):
         store.update(record, state="paused", submitted=records[2].submitted)
-    assert [record.id for record in store.list_unfinished()] == [record.id for record in records]
+    assert [record.id for record in store.standing(*UNFINISHED)] == [record.id for record in records]
     store.close()
 
 
@@ -197,7 +198,7 @@ def test_a_row_that_is_damaged_is_shown_as_such_and_hides_no_other(tmp_path: Pat
     assert (damaged.state, damaged.code, damaged.damaged, damaged.parties) == ("failed", "E_STATE_CORRUPT", True, [])
     assert not damaged.over  # what its folder holds stays for the owner to restore
     assert not damaged.resumable
-    assert store.list_unfinished() == [second]
+    assert store.standing(*UNFINISHED) == [second]
     store.close()
 
 

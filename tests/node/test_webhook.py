@@ -6,15 +6,17 @@ import hmac
 import json
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.node.test_approvals import Lab, manifest
+from tests.node.test_approvals import JOB, Lab, manifest
 from vfl_node.errors import UsageError
 from vfl_node.node import webhook
+from vfl_node.node.endings import conclude
 from vfl_node.node.webhook import SIGNATURE, WebhookSender
 from vfl_node.node.work import Work
 from vfl_node.settings.connection import Webhook
@@ -65,7 +67,6 @@ def program() -> Iterator[Program]:
 @pytest.fixture
 def lab(tmp_path: Path, program: Program, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
     monkeypatch.setattr(Work, "start", lambda work: None)
-    monkeypatch.setattr(webhook, "LOOK_S", 0.05)
     monkeypatch.setattr(webhook, "PAUSE_S", 0.05)
     (tmp_path / "secret").write_bytes(SECRET + b"\n")
     lab = Lab(tmp_path)
@@ -102,6 +103,34 @@ def test_what_happens_is_told_signed_and_without_contents(lab: Lab, program: Pro
     ]
     for body, signature in program.told:
         assert signature == f"sha256={hmac.new(SECRET, body, 'sha256').hexdigest()}"
+
+
+def test_a_job_that_comes_and_ends_at_once_is_told_whole_and_once(lab: Lab, program: Program) -> None:
+    asked = manifest()
+    lab.offered(asked)
+    lab.approvals.approve("weekly-1", asked.digest)
+    ended = conclude(lab.settings, lab.store, replace(lab.store.record("weekly-1"), state="done"))
+    lab.store.keep_figures({ended: "{}"})  # a list was looked at
+    lab.store.end(ended)
+    by_rule = lab.store.update(lab.store.add(JOB, submitter="bank", job_id="weekly-2"), state="running")
+    peer_lost = lab.store.update(by_rule, state="failed", code="E_PEER_LOST")  # it may go on
+    conclude(lab.settings, lab.store, replace(peer_lost, state="cancelled", code="E_CANCELLED"))
+    told = [(each["event"], each["job_id"]) for each in program.wait_for(4)]
+    assert told == [("asked", "weekly-1"), ("approved", "weekly-1"), ("ended", "weekly-1"), ("ended", "weekly-2")]
+
+
+def test_what_waits_is_told_again_after_a_restart_and_nothing_else(lab: Lab, program: Program) -> None:
+    for number in range(1, 4):
+        lab.offered(manifest(job_id=f"weekly-{number}"))
+    lab.approvals.refuse("weekly-2", "data")
+    program.wait_for(4)
+    again = WebhookSender(lab.settings, lab.store)
+    again.start()
+    try:
+        told = [(each["event"], each["job_id"]) for each in program.wait_for(6)]
+        assert told[4:] == [("asked", "weekly-1"), ("asked", "weekly-3")]
+    finally:
+        again.stop()
 
 
 def test_it_tries_three_times_and_follows_no_redirection(lab: Lab, program: Program) -> None:

@@ -259,6 +259,18 @@ def test_what_another_policy_changes_is_listed() -> None:
     assert describe(settings, settings.policy)["limits"]["lab"]["budgets.trainings"] == 2
 
 
+def test_a_partner_that_keeps_a_value_of_its_own_is_listed_with_everyones_change() -> None:
+    settings = node({"partners": {"lab": {"budgets": {"trainings": 2, "changes": 1}}}})
+    after = policy("everyone: {budgets: {trainings: 3}}\npartners: {lab: {budgets: {trainings: 2, changes: 1}}}")
+    assert [
+        (each["partner"], each["key"], each["before"], each["now"])
+        for each in list_differences(settings, settings.policy, after)
+    ] == [
+        ("everyone", "budgets.trainings", 20, 3),
+        ("lab", "budgets.trainings", 2, 2),
+    ]
+
+
 def test_who_passes_a_job_on_is_a_submitter_too() -> None:
     asked = Asked(job(["lab", "insurer"]), "lab", ("clinic", "insurer"))
     for line, by in (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import signal
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from tests.trust.test_two_nodes import OwnAuthorities
 from vfl_node.errors import UsageError, VflError
 from vfl_node.node.client import Client
 from vfl_node.trust import dsse
+from vfl_node.trust.audit_log import AuditLog
 from vfl_node.trust.consents import KIND
 
 LIMITS = {"everyone": at_least(1)}
@@ -65,6 +67,9 @@ def test_another_policy_holds_for_the_next_job_without_a_restart(nodes: OwnAutho
     assert [_said(nodes, each)["by"] for each in (job_id, later)] == ["persons", "rule"]
     file = nodes.folder / "lab" / "policy.yaml"
     assert yaml.safe_load(file.read_text()) == LIMITS | {"preset": "trial"}  # which holds after a restart, too
+    (line, *_) = [line for line in AuditLog(nodes.folder / "lab" / "state").newest(9) if line["route"] == "/api/policy"]
+    digest = hashlib.sha256(file.read_bytes()).hexdigest()
+    assert (line["method"], line["route"], line["object"], line["result"]) == ("POST", "/api/policy", digest, 200)
 
 
 def _said(nodes: OwnAuthorities, job_id: str) -> dict[str, Any]:

@@ -118,7 +118,7 @@ class View:
         self.error: Exception | None = None
         self.asked = Asked(b"id,probability\na,0.5\n")
         link = {"address": None, "since": "2026-03-01T10:00:00+00:00", "version": None}
-        link |= {"round_trip_ms": None, "certificate_days": None}
+        link |= {"round_trip_ms": None, "certificate_days": None, "clock_ahead_s": None}
         self.peers: dict[str, Any] = {
             "lab": link | {"online": True, "cause": "", "version": "0", "round_trip_ms": 12.34, "certificate_days": 12},
             "bank": link | {"online": False, "cause": HOSTILE},

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
-from rich.markup import escape
 from rich.table import Column, Table
 
 from vfl_node.cli.shared import JobArgument, app, out, print_json, print_table
@@ -56,9 +55,7 @@ def audit(
     )
     for column in found.columns:
         figures = (column.constant, column.rebuilt, column.gain)
-        table.add_row(
-            escape(column.column), METRICS_OF_COLUMNS[column.metric], *("-" if x is None else f"{x:.3f}" for x in figures)
-        )
+        table.add_row(column.column, METRICS_OF_COLUMNS[column.metric], *("-" if x is None else f"{x:.3f}" for x in figures))
     print_table(table)
     which = "shared rows of this party" if found.shared else "rows of this party that took part; which were shared is not kept"
     out.print(f"{found.rows:,} {which}; the columns of {found.known:,} are known to whoever rebuilds the others", markup=False)

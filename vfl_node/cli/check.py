@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
-from rich.markup import escape
 from rich.table import Column, Table
 
 from vfl_node.cli.shared import ConfigOption, app, err, label_option, out, print_json, print_table
@@ -151,7 +150,7 @@ def _show(checked: TableCheck) -> None:
     )
     for column in table.columns:
         missing, distinct = ("-" if count is None else f"{count:,}" for count in (column.missing, column.distinct))
-        listed.add_row(*map(escape, (column.name, column.use, missing, distinct, _note(column, table.rows))))
+        listed.add_row(column.name, column.use, missing, distinct, _note(column, table.rows))
     print_table(listed)
     if image := table.image:
         out.print(f"image: {len(image.columns):,} columns, {image}, {image.columns[0]} to {image.columns[-1]}", markup=False)

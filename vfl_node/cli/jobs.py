@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,7 +24,7 @@ from vfl_node.cli.shared import (
     print_json,
     print_table,
 )
-from vfl_node.job import load_job
+from vfl_node.job import load_job, parse_job
 from vfl_node.report.summary import main_text
 from vfl_node.report.words import human_seconds
 
@@ -34,12 +35,15 @@ def submit(
     config: ConfigOption = None,
     node: NodeOption = "",
     token_file: TokenOption = None,
+    purpose: Annotated[str, typer.Option("--purpose", help="Why you run it, for all parties; in place of the file's.")] = "",
     wait: Annotated[bool, typer.Option("--wait", help="Follow the job to its end.")] = False,
     board: BoardOption = "",
     as_json: JsonOption = False,
 ) -> None:
     """Submit a job at a running node."""
     spec = load_job(job)
+    if purpose:
+        spec = parse_job(json.dumps(json.loads(spec.canonical()) | {"purpose": purpose}), source="the job with --purpose")
     client = client_at(config, node, token_file)
     view = client.submit(spec.canonical())
     if not as_json:

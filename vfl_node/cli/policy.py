@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
@@ -27,11 +28,13 @@ from vfl_node.cli.shared import (
 )
 from vfl_node.configuration.models import text_of
 from vfl_node.errors import UsageError
-from vfl_node.process.files import fault, write_whole
+from vfl_node.process.files import fault, private_folder, write_whole
 from vfl_node.settings.node import Settings
 from vfl_node.settings.policy import Policy
 from vfl_node.settings.policy_view import describe, list_differences, list_unknown, read_policy
 from vfl_node.settings.reading import load_settings
+from vfl_node.trust.audit_log import AuditLog, Deed
+from vfl_node.trust.people import OWNER
 
 policies = typer.Typer(help="Look at a node's policy, and change it.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(policies, name="policy")
@@ -85,7 +88,9 @@ def check(
     elif found:
         table = Table(Column("job", overflow="fold"), "from", "says yes", "why", box=None, pad_edge=False)
         for each in found:
-            table.add_row(*(Text(each[key]) for key in ("id", "submitter", "by", "why")))
+            table.add_row(
+                *map(Text, (each["id"], each["submitter"], each["by"], "; ".join(filter(None, (each["why"], each["note"])))))
+            )
         print_table(table)
     else:
         out.print(f"{file} is a policy for {settings.name}", markup=False)
@@ -103,7 +108,9 @@ def diff(file: PolicyFile, config: Config, as_json: JsonOption = False) -> None:
         return
     for change in changes:
         place = f"{change['partner']}.{change['key']}" if change["partner"] else change["key"]
-        out.print(f"{place}: {_word(change['before'])} → {_word(change['now'])}", markup=False)
+        kept = change["before"] == change["now"]
+        now = "stays, this partner's own" if kept else f"→ {_word(change['now'])}"
+        out.print(f"{place}: {_word(change['before'])} {now}", markup=False)
     if not changes:
         out.print("nothing differs")
 
@@ -139,9 +146,12 @@ def _write(settings: Settings, text: str, source: str) -> None:
         hint = "move it into a file of its own: policy: policy.yaml"
         raise UsageError("the policy stands in the node's settings, which are not rewritten", code="E_CONFIG", hint=hint)
     try:
+        private_folder(settings.state_dir)
         write_whole(settings.in_force.file, text.encode())
     except OSError as error:
         raise fault(error) from None
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    AuditLog(settings.state_dir).add(Deed(OWNER, "files", "", "POST", "/api/policy", digest, 200))
     out.print(f"wrote {settings.in_force.file}: it holds when the node starts", markup=False)
 
 
@@ -162,13 +172,13 @@ def _judge_past(settings: Settings, policy: Policy, text: str) -> list[dict[str,
 def _judge(settings: Settings, file: Path, submitter: str) -> dict[str, Any]:
     """What the policy of ``settings`` says of a job file; nobody here has approved it before."""
     from vfl_node.job import load_job
-    from vfl_node.node.policies import judge_new
+    from vfl_node.node.policies import judge_new, note_hours
 
     job = load_job(file)
     asker = submitter or job.parties.active
     decision = judge_new(settings, job, asker)
     about = {"id": str(file), "name": job.name, "submitter": asker, "ran": True}
-    return about | {"by": decision.by, "why": decision.line}
+    return about | {"by": decision.by, "why": decision.line, "note": note_hours(settings, job)}
 
 
 def _limits_table(limits: Mapping[str, Mapping[str, Any]]) -> Table:

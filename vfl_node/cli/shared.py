@@ -30,8 +30,8 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-err = Console(stderr=True, highlight=False, soft_wrap=True)
-out = Console(highlight=False, soft_wrap=True)
+err = Console(stderr=True, highlight=False, soft_wrap=True, markup=False, emoji=False)
+out = Console(highlight=False, soft_wrap=True, markup=False, emoji=False)  # a text of a peer is never read as markup
 
 UNCUT = 10_000
 """Width of a table that is not shown on a terminal."""
@@ -107,7 +107,7 @@ def print_table(table: Table) -> None:
     if out.is_terminal:
         out.print(table)
         return
-    whole = Console(highlight=False, width=UNCUT)  # a program that reads the table needs whole ids
+    whole = Console(highlight=False, width=UNCUT, markup=False, emoji=False)  # a program that reads the table needs whole ids
     with whole.capture() as text:
         whole.print(table)
     out.print("\n".join(line.rstrip() for line in text.get().splitlines()), markup=False)

@@ -157,7 +157,7 @@ def estimate(
     table = Table(*head, box=None, pad_edge=False)
     for line in lines:
         table.add_row(*line)
-    wide = Console(highlight=False, width=100)
+    wide = Console(highlight=False, width=100, markup=False, emoji=False)
     wide.print(table)
     for note in words.notes(planned, machine):
         wide.print(f"- {note}")

@@ -53,7 +53,7 @@ class Approvals:
         Each has id, name, submitter, submitted, purpose, digest, expires; ``by``: who must say yes (one, two, or nobody by
         now); ``yes``: persons who have; ``error``: why its manifest cannot be read, then it has no purpose, digest or end.
         """
-        return [self._describe_ask(record) for record in reversed(self._store.asked())]
+        return [self._describe_ask(record) for record in self._store.standing("asked")]
 
     def show(self, job_id: str) -> dict[str, Any]:
         """What a job asks for, in plain words (:func:`vfl_node.node.asked_words.describe`).
@@ -165,7 +165,7 @@ class Approvals:
     def expire(self) -> None:
         """Refuse the jobs whose owner has not answered in time. Those with a damaged manifest stay. Raises StateError."""
         with self._works.beginning():
-            for record in self._store.asked():
+            for record in self._store.standing("asked"):
                 try:
                     manifest = self._manifest(record)
                 except VflError as error:  # the owner sees it among those asked about, and can cancel it

@@ -184,11 +184,10 @@ class Index:
         """Id and values of every row, newest first, or of the row of ``job_id``; values are None if the row is damaged."""
         return self._rows("WHERE id = ?", job_id) if job_id else self._rows()
 
-    def standing(self, state: str, submitter: str | None = None) -> list[tuple[str, dict[str, Value] | None]]:
-        """The same of the rows in this state; of this submitter only, if one is given."""
-        if submitter is None:
-            return self._rows("WHERE state = ?", state)
-        return self._rows("WHERE state = ? AND submitter = ?", state, submitter)
+    def standing(self, *states: str, submitter: str | None = None) -> list[tuple[str, dict[str, Value] | None]]:
+        """The same of the rows in one of these states; of this submitter only, if one is given."""
+        where = f"WHERE state IN ({', '.join('?' * len(states))})"
+        return self._rows(where, *states) if submitter is None else self._rows(f"{where} AND submitter = ?", *states, submitter)
 
     def numbered(self, numbers: Sequence[int]) -> list[tuple[str, dict[str, Value] | None]]:
         """The same of the rows of these numbers, in their order; a row that has gone is left out."""

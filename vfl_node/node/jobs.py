@@ -167,6 +167,14 @@ class Jobs:
         """All jobs, newest first, in the form that the board and the command line show."""
         return self._view_all(self._store.records())
 
+    def running(self) -> list[dict[str, Any]]:
+        """Those that run, in the same form."""
+        return self._view_all(self._store.standing("running"))
+
+    def states(self) -> list[str]:
+        """The state of every job, newest first."""
+        return [line.state for line in self._store.lines({"id", "state"})]
+
     def find(self, *asked: Wanted) -> list[dict[str, Any]]:
         """For each of ``asked`` one page of the jobs that it asks for.
 

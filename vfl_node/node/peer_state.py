@@ -17,6 +17,12 @@ from vfl_node.transport.identity import Validity
 from vfl_node.transport.streams import LinkStream, StreamPipe
 from vfl_node.version import OLDEST_SENT, PROTOCOL_VERSION, VERSION, common_version
 
+CLOCKS_S = 120
+"""How far the clocks of two parties may be apart before their owners are told."""
+
+MOST_CLOCK_S = 1 << 37
+"""What no clock says yet: so that what a peer sends is a time that can be written."""
+
 ECHOES = 8
 """So many round trips of a link are kept."""
 
@@ -74,6 +80,7 @@ class PeerState:
         moves: how often it has said so.
         pipes: the open conversations, each with the id of its job.
         echoes: of its link.
+        clock_ahead_s: how far its clock was ahead of this node's when ``link`` went up; None: it did not say.
     """
 
     name: str
@@ -91,12 +98,20 @@ class PeerState:
     moves: int = 0
     pipes: weakref.WeakKeyDictionary[StreamPipe, str] = field(default_factory=weakref.WeakKeyDictionary)
     echoes: Echoes = field(default_factory=Echoes)
+    clock_ahead_s: int | None = None
 
-    def connect(self, link: LinkStream, version: str | None = None) -> LinkStream | None:
+    def connect(self, link: LinkStream, version: str | None = None, clock_ahead_s: int | None = None) -> LinkStream | None:
         """``link`` is up, to software of this ``version``; returns the link before it, if that was still there."""
         previous, self.link, self.since, self.version, self.echoes = self.link, link, time.time(), version, Echoes()
-        self.cause = self.code = ""
+        self.cause, self.code, self.clock_ahead_s = "", "", clock_ahead_s
         return previous
+
+    def describe_clock(self) -> str:
+        """What its clock and this node's said when the link went up, where they are far apart; else nothing."""
+        if abs(self.clock_ahead_s or 0) <= CLOCKS_S:
+            return ""
+        ours, theirs = (datetime.fromtimestamp(at, timezone.utc) for at in (self.since, self.since + (self.clock_ahead_s or 0)))
+        return f"the clock of {self.name} says {theirs:%Y-%m-%d %H:%M} UTC, and this node's says {ours:%Y-%m-%d %H:%M}"
 
     def disconnect(self, cause: str, code: str) -> bool:
         """There is no link, for ``cause``; returns whether that is news."""
@@ -147,6 +162,7 @@ class PeerState:
             "version": self.version,
             "round_trip_ms": self.echoes.round_trip_ms if self.link else None,
             "certificate_days": days_left(self.link.validity if self.link else None),
+            "clock_ahead_s": self.clock_ahead_s if self.link else None,
         }
 
 
@@ -180,8 +196,14 @@ def greeting(settings: Settings) -> Notice:
         protocol_version=PROTOCOL_VERSION,
         oldest_protocol_version=OLDEST_SENT,
         software_version=VERSION,
+        clock_s=int(time.time()),
     )
     return Notice(hello=hello)
+
+
+def clock_ahead(hello: Hello) -> int | None:
+    """How many seconds the clock of who says ``hello`` is ahead of this node's now; None: it does not say, or none that is."""
+    return int(hello.clock_s - time.time()) if 0 < hello.clock_s < MOST_CLOCK_S else None
 
 
 def mistake_in(notice: Notice | None, peer: str) -> VflError | None:

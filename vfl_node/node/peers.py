@@ -17,7 +17,7 @@ from vfl_node.node.calls import CONNECT_S, Calls, Waiting
 from vfl_node.node.cards import Cards
 from vfl_node.node.certificates import CertificateWatch
 from vfl_node.node.dialling import Dialling
-from vfl_node.node.peer_state import PeerState, PeerStates, greeting, mistake_in, parting_error
+from vfl_node.node.peer_state import PeerState, PeerStates, clock_ahead, greeting, mistake_in, parting_error
 from vfl_node.node.pulse import Beats
 from vfl_node.node.questions import Questions
 from vfl_node.node.renewal import Renewal
@@ -36,7 +36,7 @@ BEAT_S = 5.0
 """How often a node tells each peer over its link whether it makes progress."""
 
 NO_LINK: dict[str, object] = {
-    **dict.fromkeys(("address", "online", "since", "version", "round_trip_ms", "certificate_days")),
+    **dict.fromkeys(("address", "online", "since", "version", "round_trip_ms", "certificate_days", "clock_ahead_s")),
     "cause": "",
 }
 """The status of a relayed peer."""
@@ -266,13 +266,15 @@ class Peers:
         with self._changed:
             state = self._states[peer]
             known = peer in self._states  # otherwise it was dismissed meanwhile
-            previous = state.connect(link, version) if known else link
+            previous = state.connect(link, version, clock_ahead(answer.hello)) if known else link
             self._changed.notify_all()
         if previous is not None:
             previous.close()
         if not known:
             return
         log.info("peer connected", peer=peer, version=version)
+        if said := state.describe_clock():
+            log.warning(said, peer=peer, hint="set both clocks by a time server: certificates and answers hold for a time")
         heard = beaten = time.monotonic()
         try:
             self._send(peer, link, self._cards.show() if self._cards else None)

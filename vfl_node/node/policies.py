@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 import structlog
@@ -150,9 +151,10 @@ class Policies:
 
 
 def judge_past(settings: Settings, store: Store, policy: Policy) -> Iterator[dict[str, Any]]:
-    """What a policy says of every stored job of a peer, oldest first: {id, name, submitter, ran, by, why}.
+    """What a policy says of every stored job of a peer, oldest first: {id, name, submitter, ran, by, why, note}.
 
-    Budgets are not counted anew: what is spent is spent. ``by`` is nobody for a job that would be refused.
+    Budgets are not counted anew: what is spent is spent. ``by`` is nobody for a job that would be refused; ``note`` says of one
+    that came outside the policy's hours that it did.
     """
     under = settings.try_policy(policy)
     for record in reversed(store.records()):
@@ -164,7 +166,8 @@ def judge_past(settings: Settings, store: Store, policy: Policy) -> Iterator[dic
             continue
         decision = _judge(under, Consents(under, store), job, record)
         about = {"id": record.id, "name": record.name, "submitter": record.submitter, "ran": bool(record.attempt)}
-        yield about | {"by": decision.by, "why": decision.line}
+        came = datetime.fromisoformat(record.submitted)
+        yield about | {"by": decision.by, "why": decision.line, "note": note_hours(under, job, came)}
 
 
 def _judge(settings: Settings, consents: Consents, job: Job, stored: Record) -> Decision:
@@ -173,6 +176,11 @@ def _judge(settings: Settings, consents: Consents, job: Job, stored: Record) -> 
         return consents.decide(job, stored.submitter, consents.manifest(stored.id), stored)
     except VflError as error:
         return Decision("nobody", error.message)
+
+
+def note_hours(settings: Settings, job: Job, now: datetime | None = None) -> str:
+    """``outside hours`` where the policy would have a job wait that comes ``now`` (UTC); else nothing."""
+    return "" if settings.rules.is_open(job.parties.others(settings.name), now) else "outside hours"
 
 
 def judge_new(settings: Settings, job: Job, submitter: str) -> Decision:

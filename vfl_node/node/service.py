@@ -125,10 +125,10 @@ class Node:
         self._works.attach(self.peers)
         self._works.on_hour = self._approvals.expire
         self.peers.on_up = self._offers.link_up
+        self._webhook.start()
         bound = self._bound = self.peers.start()
         self._works.start()
         self._data.start()
-        self._webhook.start()
         log.info(
             "node up",
             party=self.settings.name,
@@ -279,7 +279,7 @@ class Node:
 
     def metrics_text(self) -> bytes:
         """Figures for Prometheus."""
-        return write_figures(self._jobs.views(), self.peers.status())
+        return write_figures(self._jobs.states(), self._jobs.running(), self.peers.status())
 
 
 def serve(settings: Settings) -> None:

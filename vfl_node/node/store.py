@@ -11,7 +11,7 @@ import secrets
 import shutil
 import sqlite3
 import threading
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -46,6 +46,7 @@ class Store:
     Attributes:
         folder: of its state.
         partner: what this node remembers of a peer beyond any job; the same object for every job.
+        on_written: called when a job is written, with it as it was (None: it is new) and as it is; quick, and raises nothing.
     """
 
     def __init__(self, folder: Path, trial: Trial | None = None, signing: Signing | None = None) -> None:
@@ -62,6 +63,7 @@ class Store:
         self._lock = threading.RLock()
         self.partner = Partners(folder / "partners", self._trial, signing).find
         self._unwritten: dict[str, Record] = {}
+        self.on_written: Callable[[Record | None, Record], None] = lambda before, now: None
         self._reported: set[str] = set()
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -85,12 +87,9 @@ class Store:
         except (FileNotFoundError, NotADirectoryError):
             same = False
         if not same:
-            raise StateError(
-                f"the state folder {self.folder} is gone",
-                code="E_STATE_LOST",
-                hint="stop the node, put the folder back, and start it again: its jobs go on",
-                for_peer="it cannot reach what it stored",
-            )
+            text = f"the state folder {self.folder} is gone"
+            hint = "stop the node, put the folder back, and start it again: its jobs go on"
+            raise StateError(text, code="E_STATE_LOST", hint=hint, for_peer="it cannot reach what it stored")
 
     @property
     def requests(self) -> Path:
@@ -174,10 +173,11 @@ class Store:
         with self._lock, self._explain_errors():
             return self._index.jobs_with(name, body)
 
-    def asked(self, submitter: str | None = None) -> list[Record]:
-        """The jobs that wait for this node's owner, newest first; those of one submitter, if it is given. Raises StateError."""
+    def standing(self, *states: State, submitter: str | None = None) -> list[Record]:
+        """The jobs in one of these states, oldest first; those of one submitter, if it is given. Raises StateError."""
         with self._lock, self._explain_errors():
-            return self._read(self._index.standing("asked", submitter))
+            found = self._read(self._index.standing(*states, submitter=submitter))
+        return [record for record in reversed(found) if record.state in states]
 
     def pause(self, job_id: str) -> None:
         """Store that an unfinished job is to go on when the node starts again; a job that has ended is left as it is.
@@ -215,7 +215,8 @@ class Store:
 
     def get(self, job_id: str) -> Record | None:
         """One job, or None. Raises StateError where the index cannot be read."""
-        return next(iter(self._records(job_id)), None)
+        with self._lock, self._explain_errors():
+            return next(iter(self._read(self._index.rows(job_id))), None)
 
     def record(self, job_id: str) -> Record:
         """One job.
@@ -231,7 +232,8 @@ class Store:
 
     def records(self) -> list[Record]:
         """Every job, newest first. Raises StateError where the index cannot be read."""
-        return self._records()
+        with self._lock, self._explain_errors():
+            return self._read(self._index.rows())
 
     def lines(self, needed: Collection[str]) -> list[JobLine]:
         """What a list of every job is made of, newest first, as far as it is ``needed``. Raises StateError."""
@@ -255,10 +257,6 @@ class Store:
         """How many jobs of ``submitter`` are in the index. Raises StateError where the index cannot be read."""
         with self._lock, self._explain_errors():
             return self._index.count(submitter)
-
-    def list_unfinished(self) -> list[Record]:
-        """Jobs that go on after a restart, oldest first."""
-        return [record for record in reversed(self.records()) if record.state in UNFINISHED]
 
     def prune(self, *, days: float | None, keep: int | None, models: bool = False, dry: bool = False) -> list[str]:
         """Remove jobs that have ended for good, with their folders: reports, models and predictions.
@@ -327,14 +325,12 @@ class Store:
         with self._lock, self._explain_errors():
             self.check_there()
             failpoints.reach("index")
+            before = [Record(**cast(Any, values)) for _, values in self._index.rows(record.id) if values]
             with self._index.transaction() if documents else nullcontext():
                 self._index.put({name: getattr(record, name) for name in COLUMNS}, anew=verb == "INSERT")
                 self._index.keep(record.id, documents)
             self._unwritten.pop(record.id, None)
-
-    def _records(self, job_id: str | None = None) -> list[Record]:
-        with self._lock, self._explain_errors():
-            return self._read(self._index.rows(job_id))
+            self.on_written(before[0] if before else None, record)
 
     def _read(self, rows: list[tuple[str, dict[str, Any] | None]]) -> list[Record]:
         return [

@@ -8,9 +8,11 @@ from __future__ import annotations
 import hmac
 import http.client
 import json
+import queue
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -19,14 +21,15 @@ import structlog
 from vfl_node.errors import UsageError, VflError
 from vfl_node.node.consents import Consents
 from vfl_node.node.record import Record
+from vfl_node.node.states import UNFINISHED
 from vfl_node.node.store import Store
 from vfl_node.settings.connection import Webhook, WebhookEvent
 from vfl_node.settings.node import Settings
 
 log = structlog.get_logger()
 
-LOOK_S = 2.0
-"""How often it looks which jobs have another state."""
+MOST_WAITING = 1000
+"""How many events wait to be sent at most, while the program is away."""
 
 TRIES, TIMEOUT_S, PAUSE_S = 3, 5.0, 2.0
 """How often one event is sent at most, how long each time may take, and how long it waits between them."""
@@ -38,7 +41,7 @@ LEAST_SECRET = 16
 
 
 class WebhookSender:
-    """Watches the jobs of a node, and sends what happens. What was asked before the node started is told again.
+    """Hears of each job that the store of a node writes, and sends what happens; what waits for the owner at a start, again.
 
     Args:
         settings: of this node.
@@ -53,51 +56,45 @@ class WebhookSender:
             read_secret(settings.webhook)
         self._settings, self._store = settings, store
         self._consents = Consents(settings, store)
-        self._open: dict[str, Record] = {}
+        self._waiting = queue.Queue[tuple[WebhookEvent, Record, int] | None](MOST_WAITING)
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="webhook", daemon=True)
 
     def start(self) -> None:
-        """Begin to watch, where the settings name an address."""
+        """Begin to hear, where the settings name an address. Raises StateError where the index cannot be read."""
         if self._settings.webhook:
-            self._open = {record.id: record for record in self._store.list_unfinished()}
+            for record in self._store.standing("asked"):
+                self._hear(None, record)
+            self._store.on_written = self._hear
             self._thread.start()
 
     def stop(self) -> None:
         """End. What was not sent yet is not sent any more."""
         self._stopping.set()
+        with suppress(queue.Full):  # then the thread has no need to be woken
+            self._waiting.put_nowait(None)
+
+    def _hear(self, before: Record | None, now: Record) -> None:
+        hook = self._settings.webhook
+        assert hook
+        for event in find_events(before, now):
+            try:
+                if event in hook.events:
+                    self._waiting.put_nowait((event, now, int(time.time())))
+            except queue.Full:
+                log.warning("the webhook has too many events to send: this one is not sent", event_of=event, job=now.id)
 
     def _run(self) -> None:
-        while not self._stopping.wait(LOOK_S):
+        while (told := self._waiting.get()) and not self._stopping.is_set():
             try:
-                for event, record in self._find_events():
-                    self._send(event, record)
-            except VflError as error:  # the index cannot be read at the moment
-                log.warning("the webhook cannot look at the jobs", code=error.code, reason=error.message)
+                self._send(*told)
             except Exception:
                 log.exception("internal error")  # the thread must outlive it
 
-    def _find_events(self) -> list[tuple[WebhookEvent, Record]]:
-        """What has happened since it looked last."""
-        now = {record.id: record for record in (*self._store.asked(), *self._store.list_unfinished())}
-        events: list[tuple[WebhookEvent, Record]] = []
-        for job_id, record in now.items():
-            before = self._open.get(job_id)
-            if record.state == "asked" and before is None:
-                events.append(("asked", record))
-            if record.state != "asked" and before is not None and before.state == "asked":
-                events.append(("approved", record))
-        gone = (self._store.get(job_id) for job_id in self._open.keys() - now.keys())
-        events += [("ended", record) for record in gone if record is not None and record.over]
-        self._open = now
-        return events
-
-    def _send(self, event: WebhookEvent, record: Record) -> None:
+    def _send(self, event: WebhookEvent, record: Record, at: int) -> None:
         hook = self._settings.webhook
         assert hook
-        if event not in hook.events:
-            return
-        body = json.dumps(self._describe(event, record)).encode()
+        body = json.dumps(self._describe(event, record) | {"at": at}).encode()
         reason = ""
         for number in range(TRIES):
             if self._stopping.wait(PAUSE_S if number else 0):
@@ -110,7 +107,7 @@ class WebhookSender:
                 reason = type(error).__name__
         log.warning("the webhook did not take an event", event_of=event, job=record.id, reason=reason)
 
-    def _describe(self, event: WebhookEvent, record: Record) -> Mapping[str, Any]:
+    def _describe(self, event: WebhookEvent, record: Record) -> dict[str, Any]:
         """What is sent: nothing that a peer or a job says."""
         scheme, address = "https" if self._settings.http_tls else "http", self._settings.http
         try:
@@ -123,8 +120,17 @@ class WebhookSender:
             "partner": record.peer(self._settings.name),
             "digest": manifest and manifest.digest,
             "link": f"{scheme}://{address}/jobs/{record.id}" if address else None,
-            "at": int(time.time()),
         }
+
+
+def find_events(before: Record | None, now: Record) -> Iterator[WebhookEvent]:
+    """What has happened to a job that was as ``before``, None where it is new, and is as ``now``."""
+    if now.state == "asked" and before is None:
+        yield "asked"
+    if now.state in UNFINISHED and before is not None and before.state == "asked":
+        yield "approved"
+    if now.over and not (before and before.over):
+        yield "ended"
 
 
 def read_secret(hook: Webhook) -> bytes:

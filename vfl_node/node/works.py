@@ -80,7 +80,7 @@ class Works:
             if record.over:
                 self._store.destroy_secrets(record)
         release_ended(self._store)
-        for record in self._store.list_unfinished():
+        for record in self._store.standing(*UNFINISHED):
             self._go_on(record.id)
         self._watcher = threading.Thread(target=self._watch, name="jobs", daemon=True)
         self._watcher.start()
@@ -164,7 +164,7 @@ class Works:
         with self._lock:
             works = [work for work in self._works.values() if work.alive and not work.ended]
         others = 0 if stored else self._store.count(submitter)
-        asked = len(self._store.asked(submitter)) if asks else 0
+        asked = len(self._store.standing("asked", submitter=submitter)) if asks else 0
         check_room(self._settings, works, others, submitter, serves=serves, asked=asked)
 
     def begin(self, record: Record) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from vfl_node.configuration.models import leaves, parse
@@ -62,20 +62,27 @@ def describe(settings: Settings, policy: Policy) -> dict[str, Any]:
 
 
 def list_differences(settings: Settings, before: Policy, after: Policy) -> Iterator[dict[str, Any]]:
-    """What ``after`` changes: {partner, key, before, now}; of a partner only what everyone has not, of lines no partner."""
+    """What ``after`` changes: {partner, key, before, now}; of lines no partner.
+
+    Of a partner what differs from everyone's change; now is before where it keeps a value of its own when everyone's changes.
+    """
     for_all = _changes_of("", before, after)
+    changing = {change["key"] for change in for_all}
     yield from ({"partner": "everyone", **change} for change in for_all)
     for name in dict.fromkeys([*_partners(settings, before), *_partners(settings, after)]):
-        yield from ({"partner": name, **change} for change in _changes_of(name, before, after) if change not in for_all)
+        for change in _changes_of(name, before, after, changing):
+            if change not in for_all:
+                yield {"partner": name, **change}
     for key in ("preset", "zone", "never", "approve"):
         was, now = (_listed(getattr(policy, key)) for policy in (before, after))
         if was != now:
             yield {"partner": "", "key": key, "before": was, "now": now}
 
 
-def _changes_of(name: str, before: Policy, after: Policy) -> list[dict[str, Any]]:
+def _changes_of(name: str, before: Policy, after: Policy, listed: Collection[str] = ()) -> list[dict[str, Any]]:
+    """The limits of a partner that change, and those that are ``listed`` anyway."""
     old, new = (dict(leaves(policy.limits_of(name))) for policy in (before, after))
-    return [{"key": key, "before": value, "now": new[key]} for key, value in old.items() if new[key] != value]
+    return [{"key": key, "before": value, "now": new[key]} for key, value in old.items() if new[key] != value or key in listed]
 
 
 def _partners(settings: Settings, policy: Policy) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any, Protocol
 
 from starlette.concurrency import run_in_threadpool
@@ -12,7 +13,7 @@ from starlette.routing import Route
 from vfl_node.configuration.yaml_text import MOST_BYTES
 from vfl_node.errors import UsageError
 from vfl_node.web.bodies import read_body
-from vfl_node.web.gate import person_of
+from vfl_node.web.gate import name_object, person_of
 
 
 class PolicyView(Protocol):
@@ -38,7 +39,9 @@ def list_policy_routes(view: PolicyView) -> list[Route]:
         return JSONResponse(await run_in_threadpool(view.check_policy, await _text(request)))
 
     async def apply(request: Request) -> Response:
-        return JSONResponse(await run_in_threadpool(view.apply_policy, await _text(request), person_of(request)))
+        text = await _text(request)
+        name_object(request, hashlib.sha256(text.encode()).hexdigest())
+        return JSONResponse(await run_in_threadpool(view.apply_policy, text, person_of(request)))
 
     return [
         Route("/api/policy", show, methods=["GET"]),

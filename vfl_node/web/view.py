@@ -32,9 +32,9 @@ class NodeView(TrustView, AskView, PolicyView, Protocol):
         """How the node is; all but the status is for the owner.
 
         It has status, party, role, version, peers (name → {online, address, since, cause, version, round_trip_ms,
-        certificate_days}; online is None of one that is relayed), data (what is known of its table, or of each of several, or
-        None), places (busy, most, queued), certificate_days, memory_free and disk_free (bytes; None where not known) and
-        budgets (:func:`vfl_node.node.budgets.budgets`).
+        certificate_days, clock_ahead_s}; online is None of one that is relayed), data (what is known of its table, or of each
+        of several, or None), places (busy, most, queued), certificate_days, memory_free and disk_free (bytes; None where not
+        known) and budgets (:func:`vfl_node.node.budgets.budgets`).
         """
 
     def jobs(self) -> list[dict[str, Any]]:

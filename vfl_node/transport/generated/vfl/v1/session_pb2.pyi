@@ -29,18 +29,20 @@ class Notice(_message.Message):
     def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., offer: _Optional[_Union[Offer, _Mapping]] = ..., offer_reply: _Optional[_Union[OfferReply, _Mapping]] = ..., cancel: _Optional[_Union[Cancel, _Mapping]] = ..., beat: _Optional[_Union[Beat, _Mapping]] = ..., echo: _Optional[_Union[Echo, _Mapping]] = ..., card: _Optional[_Union[CardShown, _Mapping]] = ..., parting: _Optional[str] = ..., parting_code: _Optional[str] = ...) -> None: ...
 
 class Hello(_message.Message):
-    __slots__ = ("party", "role", "protocol_version", "software_version", "oldest_protocol_version")
+    __slots__ = ("party", "role", "protocol_version", "software_version", "oldest_protocol_version", "clock_s")
     PARTY_FIELD_NUMBER: _ClassVar[int]
     ROLE_FIELD_NUMBER: _ClassVar[int]
     PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
     SOFTWARE_VERSION_FIELD_NUMBER: _ClassVar[int]
     OLDEST_PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
+    CLOCK_S_FIELD_NUMBER: _ClassVar[int]
     party: str
     role: str
     protocol_version: int
     software_version: str
     oldest_protocol_version: int
-    def __init__(self, party: _Optional[str] = ..., role: _Optional[str] = ..., protocol_version: _Optional[int] = ..., software_version: _Optional[str] = ..., oldest_protocol_version: _Optional[int] = ...) -> None: ...
+    clock_s: int
+    def __init__(self, party: _Optional[str] = ..., role: _Optional[str] = ..., protocol_version: _Optional[int] = ..., software_version: _Optional[str] = ..., oldest_protocol_version: _Optional[int] = ..., clock_s: _Optional[int] = ...) -> None: ...
 
 class Offer(_message.Message):
     __slots__ = ("job_id", "submitter", "job_json", "ready", "manifest", "consents")

@@ -1,0 +1,120 @@
+"""Two owners type what the guide on two nodes says, command by command, until their first job has run at both."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.node.nodes import GENEROUS_S
+from tests.test_readme import blocks, shorter
+
+GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "set-up-two-nodes.md"
+
+
+class Desk:
+    """One folder in which both owners type, each at a node of its own.
+
+    Attributes:
+        known: what stands in the guide → what an owner has instead.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.known: dict[str, str] = {}
+        self.services: list[subprocess.Popen[str]] = []
+        text, _, _ = GUIDE.read_text().partition("## Later")
+        self.lines = [
+            line.strip().partition("  #")[0].strip()
+            for block in re.findall(r"^ *```sh\n(.*?)^ *```", text, re.DOTALL | re.MULTILINE)
+            for line in block.splitlines()
+        ]
+
+    def begin(self, *words: str) -> subprocess.Popen[str]:
+        """Type the next line of the guide, which begins so."""
+        line = self.lines.pop(0)
+        assert shlex.split(line)[1:][: len(words)] == [*words], line
+        for written, own in self.known.items():
+            line = line.replace(written, own)
+        command, pipe = [sys.executable, "-m", "vfl_node", *shlex.split(line)[1:]], subprocess.PIPE
+        return subprocess.Popen(command, cwd=self.folder, stdin=pipe, stdout=pipe, stderr=subprocess.STDOUT, text=True)
+
+    def say(self, *words: str) -> str:
+        """The same to its end: what it has printed."""
+        return self.answer(self.begin(*words), "")
+
+    def answer(self, command: subprocess.Popen[str], text: str) -> str:
+        said, _ = command.communicate(text, timeout=GENEROUS_S)
+        assert command.returncode == 0, said
+        return said
+
+    def edit(self, name: str, **settings: Any) -> None:
+        """As an owner edits node.yaml; None takes a key away."""
+        path = self.folder / name / "node.yaml"
+        edited = yaml.safe_load(path.read_text()) | settings
+        path.write_text(yaml.safe_dump({key: value for key, value in edited.items() if value is not None}))
+
+    def serve(self, name: str, role: str) -> None:
+        self.services.append(self.begin("--role", role))
+        running = self.folder / name / "state" / "running.json"
+        limit = time.monotonic() + GENEROUS_S
+        while not running.exists():
+            assert self.services[-1].poll() is None
+            assert time.monotonic() < limit
+            time.sleep(0.05)
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    made = Desk(tmp_path)
+    yield made
+    for service in made.services:
+        service.send_signal(signal.SIGTERM)
+    ends = [(service.communicate(timeout=GENEROUS_S)[0], service.returncode) for service in made.services]
+    assert [status for _, status in ends] == [0, 0], ends
+
+
+def test_two_owners_get_from_nothing_to_a_job_that_has_run(desk: Desk, trial: Any) -> None:
+    began = time.monotonic()
+    for name, role in (("clinic", "active"), ("lab", "passive")):
+        desk.say("init", name, "--role", role)
+        desk.edit(name, data={"path": str(trial.files[name])}, http="127.0.0.1:0")
+    desk.edit("clinic", listen="127.0.0.1:0")
+    desk.edit("lab", listen=None)
+    desk.serve("clinic", "active")
+    desk.serve("lab", "passive")
+    desk.known["clinic.example:7443"] = yaml.safe_load((desk.folder / "clinic/state/running.json").read_text())["listen"]
+    inviting = desk.begin("invite")
+    assert inviting.stdout
+    desk.known[f"{desk.known['clinic.example:7443']}/7KQ4-M2XP"] = inviting.stdout.readline().strip()
+    joining = desk.begin("join")
+    said = [desk.answer(each, "y\n") for each in (joining, inviting)]
+    words = [re.findall(r"Your words: (.+)", text) for text in said]
+    assert words[0] == words[1] != []
+
+    (desk.folder / "job.yaml").write_text(shorter(blocks("yaml")[0]))
+    desk.known["JOB"] = job = desk.say("submit", "job.yaml", "--purpose").strip()
+    deadline = time.monotonic() + GENEROUS_S
+    while job not in (asks := desk.say("asks")):
+        assert time.monotonic() < deadline
+        desk.lines.insert(0, "vfl-node asks --config lab/node.yaml")
+    shown = desk.say("show")
+    assert "Does the lab help?" in asks
+    assert "Does the lab help?" in shown
+    desk.known["DIGEST"] = re.findall(r"approve \S+ ([0-9a-f]{8})", shown)[0]
+    desk.say("approve")
+    assert "federated: auc 0." in desk.say("watch")
+    assert " done " in desk.say("jobs")
+    assert desk.lines == []
+    reports = [path for name in ("clinic", "lab") for path in (desk.folder / name).rglob("report.html")]
+    assert len(reports) == 2
+    print(f"from init to the report: {time.monotonic() - began:.0f} s")

@@ -1,0 +1,214 @@
+"""What may happen to two paired nodes that run: answers that are said again, text that acts, clocks that are wrong."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.node.nodes import Child, command
+from tests.trust import harmful_node
+from tests.trust.test_consent_nodes import JOB, both_done, envelopes
+from tests.trust.test_two_nodes import OwnAuthorities
+from vfl_node.errors import UsageError
+
+
+@pytest.fixture(scope="module")
+def nodes(trial: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnAuthorities]:
+    federation = OwnAuthorities(tmp_path_factory.mktemp("threats"), trial)
+    federation.start_both()
+    assert [status for status, _, _ in federation.pair()] == [0, 0]
+    federation.wait_until(lambda: all(map(federation.connected, federation.roles)))
+    yield federation
+    federation.end_all()
+
+
+def meet_again(nodes: OwnAuthorities, *names: str, **lab: Any) -> None:
+    for name in names:
+        if nodes.processes[name].poll() is None:
+            nodes.kill(name, 15)
+    for name in names:
+        nodes.start(name, **(lab if name == "lab" else {}))
+    nodes.wait_until(lambda: all(map(nodes.connected, nodes.roles)))
+
+
+def exchange(nodes: OwnAuthorities, job_id: str, name: str, body: bytes) -> None:
+    """Have the clinic's node keep something else with a job, as one that means harm would."""
+    with closing(sqlite3.connect(nodes.folder / "clinic" / "state" / "jobs.sqlite")) as db, db:
+        digest = hashlib.sha256(body).hexdigest()
+        done = db.execute("UPDATE documents SET body = ?, sha256 = ? WHERE job = ? AND name = ?", [body, digest, job_id, name])
+        assert done.rowcount == 1
+
+
+def stored(nodes: OwnAuthorities, job_id: str, name: str) -> bytes:
+    with closing(sqlite3.connect(nodes.folder / "clinic" / "state" / "jobs.sqlite")) as db:
+        (body,) = db.execute("SELECT body FROM documents WHERE job = ? AND name = ?", [job_id, name]).fetchone()
+        return bytes(body)
+
+
+def of_an_earlier_job(nodes: OwnAuthorities, job_id: str, earlier: str) -> None:
+    exchange(nodes, job_id, "consent clinic", envelopes(nodes, "clinic", earlier)["clinic"])
+
+
+def of_the_other_party(nodes: OwnAuthorities, job_id: str, earlier: str) -> None:
+    exchange(nodes, job_id, "consent clinic", envelopes(nodes, "clinic", earlier)["lab"])
+
+
+def with_the_earlier_manifest(nodes: OwnAuthorities, job_id: str, earlier: str) -> None:
+    exchange(nodes, job_id, "manifest", stored(nodes, earlier, "manifest"))
+
+
+def with_another_purpose(nodes: OwnAuthorities, job_id: str, earlier: str) -> None:
+    manifest = json.loads(stored(nodes, job_id, "manifest")) | {"purpose": "another one"}
+    exchange(nodes, job_id, "manifest", json.dumps(manifest, sort_keys=True, separators=(",", ":")).encode())
+
+
+def unchanged(nodes: OwnAuthorities, job_id: str, earlier: str) -> None:
+    """The control: what was submitted is what is offered."""
+
+
+@pytest.mark.parametrize(
+    ("forge", "code"),
+    [
+        (of_an_earlier_job, "E_CONSENT"),
+        (of_the_other_party, "E_CONSENT"),
+        (with_the_earlier_manifest, "E_MANIFEST"),
+        (with_another_purpose, "E_MANIFEST"),
+        (unchanged, ""),
+    ],
+)
+def test_an_answer_to_one_job_is_none_to_another(nodes: OwnAuthorities, forge: Any, code: str) -> None:
+    earlier = nodes.submit(JOB)
+    both_done(nodes, earlier)
+    nodes.kill("lab", 15)
+    job_id = nodes.submit(JOB)
+    nodes.kill("clinic", 15)
+    forge(nodes, job_id, earlier)
+    meet_again(nodes, "clinic", "lab")
+    if not code:
+        both_done(nodes, job_id)
+        return
+    view = nodes.end("clinic", job_id)
+    assert view["state"] == "failed"
+    assert code in (view["error"]["code"], view["error"]["message"].rpartition("(")[2].rstrip(")")), view["error"]
+    assert nodes.view("lab", job_id).get("state") in (None, "failed")
+    assert not (nodes.job_folder("lab", job_id) / "artefacts").exists()
+
+
+DAY_S = 24 * 3600
+
+HOSTILE = "<script>alert(1)</script> [red]x[/red] [/x] :skull: <img src=x onerror=alert(1)> {{ 7*7 }}"
+
+
+def test_a_purpose_that_acts_is_text_in_a_terminal(nodes: OwnAuthorities) -> None:
+    meet_again(nodes, "lab", accepts=[])
+    job_id = nodes.submit(f"{JOB}purpose: {json.dumps(HOSTILE)}\n")
+    nodes.wait_until(lambda: nodes.view("lab", job_id).get("state") == "asked")
+    for words in (("show", job_id), ("asks",), ("jobs",)):
+        shown = command(*words, "--config", nodes.config("lab"), COLUMNS="200")
+        assert shown.returncode == 0, shown.stderr
+        if words[0] != "jobs":
+            assert HOSTILE in " ".join(shown.stdout.split())
+        assert "\x1b" not in shown.stdout
+    nodes.client("lab").refuse(job_id, "purpose")
+
+
+@pytest.fixture
+def harmful(nodes: OwnAuthorities) -> Iterator[Path]:
+    """The purpose that the clinic's node, which was changed, writes into what it offers; in a file."""
+    file = nodes.folder / "purpose"
+    nodes.programs["clinic"] = lambda arguments, log: Child(harmful_node.run, file, dict(os.environ), arguments, log)
+    meet_again(nodes, "clinic", "lab", accepts=[])
+    yield file
+    nodes.programs["clinic"] = nodes._fork
+    meet_again(nodes, "clinic", "lab", accepts=["clinic"])
+
+
+def test_a_purpose_that_is_not_one_line_of_text_is_refused_by_who_is_asked(nodes: OwnAuthorities, harmful: Path) -> None:
+    for text in ("\x1b[2J\x1b]0;x\x07", "\u202egnitnuoc", "two\nlines", "\u2066x\u2069", "x" * 65536, "\x00"):
+        with pytest.raises(UsageError):  # no job file says it
+            nodes.submit(f"{JOB}purpose: {json.dumps(text)}\n")
+        harmful.write_text(json.dumps(text))
+        view = nodes.end("clinic", nodes.submit(JOB))
+        assert (view["state"], view["error"]["code"]) == ("failed", "E_REFUSED"), view["error"]
+        assert nodes.view("lab", view["id"]) == {}
+        assert text not in nodes.log("lab")
+        assert text not in view["error"]["message"]
+    harmful.write_text(json.dumps("good"))
+    assert "(E_CONSENT)" in nodes.end("clinic", nodes.submit(JOB))["error"]["message"]  # what was signed said another one
+    harmful.unlink()
+    job_id = nodes.submit(JOB)  # the control
+    nodes.wait_until(lambda: nodes.view("lab", job_id).get("state") == "asked")
+    nodes.client("lab").refuse(job_id, "purpose")
+
+
+@pytest.fixture
+def clocks(nodes: OwnAuthorities) -> Iterator[Callable[..., None]]:
+    """Starts both nodes again, those that are named with clocks that are so many seconds ahead."""
+    library, compiler = nodes.folder / "clock.so", shutil.which("cc")
+    if not compiler:
+        pytest.skip("needs a compiler of C")
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", library, Path(__file__).with_name("clock.c")], check=True)
+
+    def start(**ahead_s: int) -> None:
+        for name in nodes.roles:
+            if nodes.processes[name].poll() is None:
+                nodes.kill(name, 15)
+            words = ("env", f"LD_PRELOAD={library}", f"CLOCK_AHEAD_S={ahead_s[name]}") if name in ahead_s else ()
+            nodes.programs[name] = nodes.command(*words, sys.executable, "-m", "vfl_node")
+            (nodes.folder / f"{name}.log").write_text("")
+        meet_again(nodes, *nodes.roles, accepts=["clinic"])
+
+    yield start
+    for name in nodes.roles:
+        nodes.programs[name] = nodes._fork
+    meet_again(nodes, *nodes.roles)
+
+
+@pytest.mark.parametrize("ahead_s", [0, 600, -600, 2 * DAY_S])
+def test_a_clock_that_is_wrong_is_named_at_both_and_jobs_run(
+    nodes: OwnAuthorities, clocks: Callable[..., None], ahead_s: int
+) -> None:
+    clocks(lab=ahead_s)
+    for name, other, sign in (("clinic", "lab", 1), ("lab", "clinic", -1)):
+        peer = nodes.client(name).health()["peers"][other]
+        assert abs(peer["clock_ahead_s"] - sign * ahead_s) < 60
+        said = re.findall(rf"the clock of {other} says (.{{16}}) UTC, and this node's says (.{{16}})", nodes.log(name))
+        assert len(said) == (1 if ahead_s else 0)
+        for theirs, ours in said:
+            apart = datetime.fromisoformat(theirs) - datetime.fromisoformat(ours)
+            assert abs(apart.total_seconds() - sign * ahead_s) <= 60
+    both_done(nodes, nodes.submit(JOB))
+
+
+def test_a_clock_from_before_the_certificate_is_named_at_the_start(nodes: OwnAuthorities, clocks: Callable[..., None]) -> None:
+    with pytest.raises(
+        AssertionError, match=r"node\.crt is valid only from .* UTC \[E_CERTIFICATE\]\s+hint: check this machine's clock"
+    ):
+        clocks(lab=-2 * DAY_S)
+
+
+def test_nobody_says_yes_after_eight_days(nodes: OwnAuthorities, clocks: Callable[..., None]) -> None:
+    meet_again(nodes, "lab", accepts=[])
+    job_id = nodes.submit(JOB)
+    nodes.wait_until(lambda: nodes.view("lab", job_id).get("state") == "asked")
+    digits = nodes.client("lab").manifest(job_id)["digits"]
+    clocks(clinic=8 * DAY_S, lab=8 * DAY_S)
+    with pytest.raises(UsageError) as caught:
+        nodes.client("lab").approve(job_id, digits)
+    assert caught.value.code in ("E_CONSENT", "E_NOT_ASKED")  # the node looks itself, too
+    for name in nodes.roles:
+        assert nodes.end(name, job_id)["state"] in ("failed", "cancelled")
+    assert not (nodes.job_folder("lab", job_id) / "artefacts").exists()
