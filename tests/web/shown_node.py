@@ -195,6 +195,13 @@ class View:
         self.answered.append(answer)
         return self.all[1]
 
+    def ledgers(self, since: str = "") -> list[dict[str, Any]]:
+        budgets = {"alignments": {"used": 3, "allowed": 20}, "trainings": {"used": 0, "allowed": None}}
+        listed = [{"n": n, "at": "2026-03-01T10:00:00+00:00", "kind": "count", "text": HOSTILE} for n in range(1, 131)]
+        lane = {"partner": "lab", "error": None, "entries": 130, "head": "ab" * 32, "budgets": budgets, "listed": listed}
+        lane |= {"seen": {"entry": 129, "at": "2026-03-01T10:00:00+00:00"}}
+        return [lane, {"partner": "bank", "error": f"entry 3 is damaged {HOSTILE}"}][: 2 if since == "" else 1]
+
     def policy(self) -> dict[str, Any]:
         return {"preset": "careful"}
 

@@ -10,7 +10,7 @@ import typer
 from rich.table import Table
 
 from vfl_node.cli.shared import app, err, out, print_json, print_table
-from vfl_node.errors import StateError, UsageError
+from vfl_node.errors import UsageError
 from vfl_node.settings.node import Settings
 from vfl_node.settings.reading import load_settings
 
@@ -57,36 +57,33 @@ def ledger(
 
 
 def _show(settings: Settings, partners: list[str], since: str, *, as_json: bool) -> None:
-    """Write down each ledger; one that is damaged is named, and does not hide the others."""
-    from vfl_node.node.ledgers import describe_lane
-    from vfl_node.node.spending import counts_with
+    """Write down each ledger; one that is damaged is named, does not hide the others, and makes the exit status 3."""
+    from vfl_node.node.ledgers import describe_all
 
-    found: list[dict[str, Any]] = []
-    damaged: list[StateError] = []
-    for name in partners:
-        try:
-            found.append(describe_lane(counts_with(settings, name), since))
-        except StateError as error:
-            damaged.append(error)
+    found = describe_all(settings, partners, since)
     if as_json:
         print_json(found)
     else:
         for lane in found:
-            allowed = settings.rules.limits_of(lane["partner"]).budgets
-            _print(lane, {name: getattr(allowed, name) for name in lane["used"]})
-        if not found and not damaged:
+            if not lane["error"]:
+                _print(lane)
+        if not found:
             out.print("nothing was agreed with anybody yet")
+    damaged = [lane["error"] for lane in found if lane["error"]]
+    for error in damaged:
+        err.print(error, markup=False)
     if damaged:
-        for more in damaged[1:]:
-            err.print(more.message, markup=False)
-        raise damaged[0]
+        raise typer.Exit(NOT_WHOLE)
 
 
-def _print(lane: dict[str, Any], allowed: dict[str, Any]) -> None:
+def _print(lane: dict[str, Any]) -> None:
     seen = lane["seen"]
     signed = f"; {lane['partner']} has signed entry {seen['entry']} on {seen['at'][:10]}" if seen else ""
     out.print(f"{lane['partner']}: {lane['entries']} entries, head {lane['head'] or 'none'}{signed}", markup=False)
-    used = (f"{name} {count:g} of {'any' if allowed[name] is None else allowed[name]}" for name, count in lane["used"].items())
+    used = (
+        f"{name} {budget['used']:g} of {'any' if budget['allowed'] is None else budget['allowed']}"
+        for name, budget in lane["budgets"].items()
+    )
     out.print("used: " + ", ".join(used), markup=False)
     table = Table("entry", "at", "kind", "what", box=None, pad_edge=False)
     for entry in lane["listed"]:

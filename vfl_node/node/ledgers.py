@@ -11,8 +11,9 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_public_key
 
-from vfl_node.errors import UsageError, VflError
+from vfl_node.errors import StateError, UsageError, VflError
 from vfl_node.node.counts import PartnerCounts
+from vfl_node.node.spending import counts_with
 from vfl_node.settings.node import Settings
 from vfl_node.trust.lane_check import LaneVerdict, verify_lane
 from vfl_node.trust.lanes import FILE, LaneEntry, entry_text, seen_text
@@ -39,20 +40,28 @@ def partners_met(settings: Settings) -> list[str]:
     return sorted(path.parent.name for path in (settings.state_dir / "partners").glob(f"*/{FILE}"))
 
 
-def describe_lane(counts: PartnerCounts, since: str = "") -> dict[str, Any]:
-    """A ledger for people and programs.
-
-    Args:
-        counts: with the partner.
-        since: entries before this time are left out, as ISO 8601.
+def describe_all(settings: Settings, partners: list[str], since: str = "") -> list[dict[str, Any]]:
+    """The ledgers with ``partners`` for people and programs; entries before ``since``, as ISO 8601, are left out.
 
     Returns:
-        partner, entries (number), head; seen: {entry, at} of the newest that the partner has signed, None without one; used:
-        budget → how much of it; listed: entries, each with n, at, kind, text.
-
-    Raises:
-        StateError: it is damaged (``E_STATE_CORRUPT``).
+        Of each: partner, error (what is wrong with it, or None) and, without one, entries (number), head; seen: {entry, at} of
+        the newest that the partner has signed, None without one; budgets: name → {used, allowed}; listed: entries, each with n,
+        at, kind, text.
     """
+    found = []
+    for name in partners:
+        try:
+            lane = _describe_lane(counts_with(settings, name), since)
+        except StateError as error:
+            found.append({"partner": name, "error": str(error)})
+            continue
+        allowed = settings.rules.limits_of(name).budgets
+        budgets = {budget: {"used": used, "allowed": getattr(allowed, budget)} for budget, used in lane.pop("used").items()}
+        found.append(lane | {"error": None, "budgets": budgets})
+    return found
+
+
+def _describe_lane(counts: PartnerCounts, since: str) -> dict[str, Any]:
     entries = counts.lane.entries
     signed = next((entry for entry in reversed(entries) if entry.body.get("ours", {}).get("signature")), None)
     return {

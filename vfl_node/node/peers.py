@@ -337,11 +337,10 @@ class Peers:
                 self.tell(peer, card)
 
     def _send(self, peer: str, link: LinkStream, notice: Notice | None) -> None:
-        if notice is None:
-            return
-        if self._recorder:
-            self._recorder.notice(self._settings.name, peer, notice)
-        link.send(notice)
+        if notice is not None:
+            if self._recorder:
+                self._recorder.notice(self._settings.name, peer, notice)
+            link.send(notice)
 
     def _disconnect(self, peer: str, cause: str, code: str) -> None:
         with self._changed:

@@ -25,6 +25,7 @@ from vfl_node.node.cards import Cards
 from vfl_node.node.check import StartCheck
 from vfl_node.node.faults import starting
 from vfl_node.node.jobs import Jobs
+from vfl_node.node.ledgers import describe_all, partners_met
 from vfl_node.node.membership import Membership
 from vfl_node.node.offers import Offers
 from vfl_node.node.pairing import Pairing
@@ -220,6 +221,10 @@ class Node:
     def policy(self) -> dict[str, Any]:
         """As :meth:`vfl_node.node.policies.Policies.show`."""
         return self.policies.show()
+
+    def ledgers(self, since: str = "") -> list[dict[str, Any]]:
+        """As :func:`vfl_node.node.ledgers.describe_all`."""
+        return describe_all(self.settings, partners_met(self.settings), since)
 
     def check_policy(self, text: str) -> dict[str, Any]:
         """As :meth:`vfl_node.node.policies.Policies.check`."""

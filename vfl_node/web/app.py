@@ -33,6 +33,7 @@ from vfl_node.web.compare import compare_jobs
 from vfl_node.web.events import MOST_VIEWERS, EventStream, JobStreams
 from vfl_node.web.gate import caller_of, check_own, guard, may_still, name_object, person_of
 from vfl_node.web.guards import HostGuard, SecurityHeaders, problem
+from vfl_node.web.ledger import list_ledger_routes
 from vfl_node.web.pages import REPORT_POLICY, Pages
 from vfl_node.web.people import list_audit_routes, list_token_routes
 from vfl_node.web.policy import list_policy_routes
@@ -117,6 +118,7 @@ def create_app(
         *list_routes(view),
         *list_ask_routes(view),
         *list_policy_routes(view),
+        *list_ledger_routes(view, board.ledger),
         *(list_token_routes(tokens) if tokens else ()),
         *(list_audit_routes(audit) if audit else ()),
     ]
@@ -275,6 +277,9 @@ class _Board:
 
     def comparison(self, request: Request) -> Response:
         return JSONResponse(to_document(compare_jobs(self._view, request.query_params.getlist("run"))))
+
+    def ledger(self) -> Response:
+        return self._pages.ledger(self._view)
 
     def compare_page(self, request: Request) -> Response:
         return self._pages.compare(self._view, request.query_params.getlist("run"))

@@ -51,12 +51,14 @@ class BudgetLine:
 def budget_groups(budgets: Mapping[str, Mapping[str, Any]]) -> dict[str, list[BudgetLine] | None]:
     """Peer or model → its limits of which something is used; None where what was counted is damaged."""
     return {
-        name: limits
-        and [
-            BudgetLine(TITLES.get(limit, limit), budget["used"], budget["allowed"])
-            for limit, budget in limits.items()
-            if budget["used"]
-        ]
-        for held in (budgets["peers"], budgets["models"])
-        for name, limits in held.items()
+        name: limits and used_lines(limits) for held in (budgets["peers"], budgets["models"]) for name, limits in held.items()
     }
+
+
+def used_lines(limits: Mapping[str, Any]) -> list[BudgetLine]:
+    """Those limits of one peer or model of which something is used."""
+    return [
+        BudgetLine(TITLES.get(limit, limit), budget["used"], budget["allowed"])
+        for limit, budget in limits.items()
+        if budget["used"]
+    ]

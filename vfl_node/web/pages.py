@@ -48,7 +48,12 @@ class Pages:
         )
         rebuilt = partial(words.rebuilt_figures, most=MOST_COLUMNS)
         lines = {"attacks": page.attack_line, "rebuilt": rebuilt, "labels": words.label_figures}
-        figures = {"metric": results.format_value, "interval": results.format_interval, "budgets": overview.budget_groups}
+        figures = {
+            "metric": results.format_value,
+            "interval": results.format_interval,
+            "budgets": overview.budget_groups,
+            "used": overview.used_lines,
+        }
         self._templates.filters |= {**lines, **figures, "time": words.human_time, "age": words.human_age}
         self._templates.filters |= {"duration": words.human_seconds, "bytes": words.human_bytes, "names": words.join_names}
         self._templates.filters |= {"anchor": terms.anchor, "limit": lambda name: overview.TITLES.get(name, name)}
@@ -104,6 +109,10 @@ class Pages:
         chosen = compare.links(view.jobs(), ids)
         values = {"node": view.health(), "found": found, "problem": problem, **chosen}
         return self._render("compare.html.j2", 400 if problem else 200, place="compare", **values)
+
+    def ledger(self, view: NodeView) -> HTMLResponse:
+        """The ledger with each partner of ``view``."""
+        return self._render("ledger.html.j2", place="ledger", node=view.health(), ledgers=view.ledgers())
 
     def login(self, status: int) -> HTMLResponse:
         """The page for a browser without access: it posts the ticket after ``#``, if there is one."""

@@ -76,6 +76,8 @@ ROWS: dict[str, Admission] = {
     "GET /api/jobs/{job_id}/manifest": _LOOK,
     "POST /api/jobs/{job_id}/approve": _APPROVE,
     "POST /api/jobs/{job_id}/refuse": _APPROVE,
+    "GET /ledger": _LOOK,
+    "GET /api/ledger": _LOOK,
     "GET /api/policy": _LOOK,
     "POST /api/policy": _OWNER,
     "POST /api/policy/check": _OWNER,
