@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
+from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from vfl_node.cli.shared import limit_text
 from vfl_node.configuration.models import parse
@@ -235,3 +239,46 @@ def test_weeks_are_read_in_any_order(tmp_path: Path) -> None:
     assert read("[{most: 20}, {most: 2, per: week}]") == read("[{most: 2, per: week}, {most: 20}]") == TWO_A_WEEK
     assert read("[{most: 20}]") == 20
     assert read("null") is None
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(("count", "reserve", "release", "restart")),
+        st.integers(0, 6),  # which job
+        st.integers(-4, 9),  # days by which the clock moves before
+    ),
+    max_size=25,
+)
+
+
+@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(steps=STEPS)
+def test_no_seven_days_have_more_new_ones_than_a_week_allows(clock: Clock, steps: list[tuple[str, int, int]]) -> None:
+    """Beside a plain count of what is new, by the latest time that the clock has told at any entry."""
+    with TemporaryDirectory() as folder:
+        lab = Partner(Path(folder), "lab")
+        since: dict[str, datetime] = {}
+        counted: set[str] = set()
+        latest = clock.now - timedelta(days=9999)  # no entry yet
+        for act, number, days in steps:
+            clock.move(days=days)
+            job = f"job-{number}"
+            now = max(clock.now, latest)
+            fits = job in since or sum(at > now - timedelta(days=7) for at in since.values()) < 2
+            before = len(lab.lane.entries)
+            if act == "restart":
+                lab = Partner(Path(folder), "lab")
+            elif act == "release":
+                lab.release(job)
+                if job not in counted:
+                    since.pop(job, None)
+            elif fits:
+                lab.count(training(job)) if act == "count" else lab.reserve(job, [training(job)], [])
+                since.setdefault(job, now)
+                counted.update([job] if act == "count" else [])
+            else:
+                refusal(partial(lab.check, training(job)))
+            if len(lab.lane.entries) > before:
+                latest = now
+            used = lab.list_uses(Budgets(trainings=(Bound(most=2, per="week"),)))["trainings"].used
+            assert used == sum(at > max(clock.now, latest) - timedelta(days=7) for at in since.values()) <= 2
