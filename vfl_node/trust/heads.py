@@ -101,7 +101,7 @@ class LaneHeads:
         """The key that the peer signs with; None if its card is not here."""
         try:
             card = self._lane.signing.card(self._lane.peer)
-        except (PolicyError, UsageError):
+        except (PolicyError, StateError, UsageError):
             return None
         return card.verifying_key if card else None
 
