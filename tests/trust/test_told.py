@@ -1,4 +1,4 @@
-"""Cards that an active party tells: what is kept, what takes its place, and the words by which two owners notice another one."""
+"""Cards that an active party tells: what is kept, what takes its place, and words by which owners notice another one."""
 
 from __future__ import annotations
 
@@ -72,7 +72,8 @@ def test_a_card_is_kept_and_verifies_from_then_on(lab: Any, parties: dict[str, P
     assert (read_told(lab, "insurer"), Signers(lab).card("insurer")) == (None, None)
     assert code(lambda: find_told(lab, "insurer")) == "E_UNKNOWN_PEER"
     told = keep_told(lab, "clinic", parties["insurer"].card)
-    assert told and (told.by, told.compared, told.changed) == ("clinic", None, False)
+    assert told
+    assert (told.by, told.compared, told.changed) == ("clinic", None, False)
     assert keep_told(lab, "clinic", parties["insurer"].card) is None
     assert Signers(lab).card("insurer") == parties["insurer"].card.card
     assert not Signers(lab).is_compared("insurer")
@@ -86,7 +87,8 @@ def test_before_it_is_compared_another_one_takes_its_place_and_is_shown(
     """The control: nothing but the words can tell the two apart."""
     keep_told(lab, "clinic", parties["insurer"].card)
     told = keep_told(lab, "clinic", impostor.card)
-    assert told and told.changed
+    assert told
+    assert told.changed
     assert Signers(lab).card("insurer") == impostor.card.card
     digests = [card.card.digest for card in (impostor.card, parties["insurer"].card)]
     assert words.spell_card(digests[0]) != words.spell_card(digests[1])
@@ -100,7 +102,8 @@ def test_after_it_was_compared_another_one_is_refused(lab: Any, parties: dict[st
     assert Signers(lab).card("insurer") == parties["insurer"].card.card
     forget_told(lab, "insurer")
     told = keep_told(lab, "clinic", impostor.card)
-    assert told and not told.changed
+    assert told
+    assert not told.changed
 
 
 def test_a_card_that_follows_on_a_compared_one_stays_compared(lab: Any, parties: dict[str, Party]) -> None:
@@ -108,7 +111,8 @@ def test_a_card_that_follows_on_a_compared_one_stays_compared(lab: Any, parties:
     keep_told(lab, "clinic", first)
     compare(lab)
     told = keep_told(lab, "bank", second)
-    assert told and told.compared and not told.changed
+    assert told
+    assert (told.compared is not None, told.changed) == (True, False)
     assert Signers(lab).is_compared("insurer")
     assert code(lambda: keep_told(lab, "clinic", first)) == "E_CARD"  # the former one does not come back
 

@@ -73,6 +73,7 @@ def nodes(trial: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rela
     for name in federation.roles:
         federation.configure(name, policy=TRUSTING)
     federation.start_all()
+    federation.configure("clinic", listen=federation.running("clinic")["listen"])  # found there again after a restart
     yield federation
     federation.end_all()
 
