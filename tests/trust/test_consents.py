@@ -213,6 +213,14 @@ def test_a_submitter_with_a_card_must_sign(lab: Lab, parties: dict[str, Party]) 
     assert "another card of lab" in offered(lab, about(parties, now=None))
 
 
+def test_under_a_strict_policy_every_party_must_sign(lab: Lab, parties: dict[str, Party]) -> None:
+    """Or whoever submits could leave the card of a party out, and nobody would ask for its consent."""
+    partial = about(parties, cards={"clinic": parties["clinic"].card.card.digest}, now=None)
+    assert offered(lab, partial) == ""
+    lab.settings.rules = Policy(preset="strict")
+    assert "E_CONSENT a consent cannot be used: the manifest has another card of lab" in offered(lab, partial)
+
+
 def test_a_node_without_a_key_signs_nothing_and_needs_nothing(lab: Lab, parties: dict[str, Party]) -> None:
     lab.signing.key, lab.signing.cards = None, {}
     plain = about(parties, cards={}, now=None)

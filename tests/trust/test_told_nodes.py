@@ -149,6 +149,14 @@ def test_before_it_is_compared_the_swapped_card_wins_and_the_words_differ(nodes:
     assert "another card of a relayed peer was told" in nodes.log("lab")
 
 
+def test_a_passive_submitter_whose_card_of_another_is_old_gets_the_new_one_with_the_refusal(nodes: Relayed) -> None:
+    nodes.swap()
+    refused(nodes.run("lab"), "E_CONSENT")
+    view = nodes.run("lab")
+    assert view["state"] == "done", view["error"]
+    assert nodes.words("lab", "insurer") == nodes.words("insurer", "lab")
+
+
 def test_words_of_others_are_compared_in_the_pairing(nodes: Relayed) -> None:
     for name, option in (("clinic", "--compared"), ("clinic", "--forget"), ("stranger", "--compared")):
         assert "E_CONFIG" in nodes.card("lab", name, option)

@@ -126,15 +126,15 @@ class Consents:
             raise PolicyError(text, code="E_CONSENT", hint=hint, for_peer="it has no card of a party that was compared")
 
     def _check_cards(self, manifest: Manifest) -> None:
-        """Refuse a manifest in which a party has another card than here, or whose submitter has one here and none there.
+        """Refuse a manifest in which a party has another card than here, or its submitter (``strict``: any party) has none.
 
         Raises:
             PolicyError: it is like that (``E_CONSENT``).
         """
         ours, theirs = self._signers.digests([party.name for party in manifest.parties]), manifest.signers
-        asker = manifest.requested_by.party
+        must = ours if self._settings.rules.preset == "strict" else [manifest.requested_by.party]
         differing = [name for name, digest in theirs.items() if ours.get(name, digest) != digest]
-        differing += [asker] if asker in ours and asker not in theirs else []
+        differing += [name for name in must if name in ours and name not in theirs]
         if self._settings.name in theirs and self._settings.name not in ours:
             differing.append(self._settings.name)
         if differing:
