@@ -15,7 +15,7 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import PolicyError, StateError, UsageError
 from vfl_node.job import Align
 from vfl_node.node.counts import PartnerCounts
-from vfl_node.node.partners import Partner, accept_loss
+from vfl_node.node.partners import Partner, accept_loss, accept_loss_of_peer
 from vfl_node.process.files import write_checked
 from vfl_node.session.counted import aligned_sets, changed_sets, linked_sets, served_model, telling_training
 from vfl_node.transport.generated.vfl.v1.session_pb2 import LedgerHead
@@ -82,7 +82,7 @@ def test_a_memory_that_is_older_than_the_peer_has_seen_is_noticed(tmp_path: Path
     lab = Partner(tmp_path / "lab", "clinic")
     with pytest.raises(StateError):
         meet(clinic, lab, "new")
-    assert accept_loss(lab) == clinic.heads("new", {}).seen.entries
+    assert accept_loss(lab) == clinic.heads("new", {}).seen.entries == accept_loss_of_peer(clinic)
     for _ in range(3):
         meet(clinic, lab, "new")
     with pytest.raises(PolicyError):  # the loss counts as a changed set
@@ -100,7 +100,10 @@ def test_a_memory_that_is_older_than_the_peer_has_seen_is_noticed(tmp_path: Path
 def test_a_peer_that_claims_too_much_keeps_only_itself_away(tmp_path: Path) -> None:
     lab = Partner(tmp_path, "clinic")
     for claim in (2, 2**62):
-        assert lab.heads("job", {}).prove(lose(lab, claim)).lost
+        seen = lose(lab, claim)
+        with pytest.raises(StateError, match="accepted here"):
+            lab.heads("job", {}).prove(seen)
+    lab.heads("job", {}).prove(Partner(tmp_path, "shop").heads("job", {}).seen)
     shop = Partner(tmp_path, "shop").heads("job", {})
     shop.prove(shop.seen)
 
@@ -112,6 +115,19 @@ def test_one_accepted_loss_covers_no_later_one(tmp_path: Path) -> None:
         with pytest.raises(StateError) as caught:
             Partner(tmp_path, "clinic").heads("job", {}).prove(LedgerHead(entries=entries, link=link))
         assert caught.value.code == "E_STATE_OLDER"
+
+
+def test_two_losses_of_as_many_entries_are_two(tmp_path: Path) -> None:
+    lab = Partner(tmp_path, "clinic")
+    for link in (b"l" * 32, b"m" * 32):
+        lose(lab, 50, link)
+    assert lab.account().losses == 2
+    assert lab.usage()["alignments"] == 2
+
+
+def test_a_loss_of_a_peer_that_was_never_met_is_none(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="has seen no ledger"):
+        accept_loss_of_peer(Partner(tmp_path, "clinic"))
 
 
 def test_what_was_damaged_on_the_disk_is_not_read(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +90,31 @@ def test_a_number_that_was_given_stays_with_its_training(tmp_path: Path) -> None
     assert refusal(lambda: lab.count(training("four", 3))) == "E_BUDGET"
 
 
+def test_an_expense_that_was_used_stays(tmp_path: Path) -> None:
+    lab = Partner(tmp_path, "lab")
+    lab.reserve("one", [], [expense("one")])
+    lab.spend(expense("one"))
+    lab.release("one")
+    assert (lab.usage()["epsilon"], kinds(lab.lane.entries)) == (1, ["reserve", "spend"])
+
+
+def test_what_was_released_is_counted_anew(tmp_path: Path) -> None:
+    lab = Partner(tmp_path, "lab")
+    lab.reserve("one", [training("one", 1)], [])
+    lab.release("one")
+    assert lab.count(training("one", 1)) == 1
+    assert refusal(lambda: lab.count(training("two", 1))) == "E_BUDGET"
+
+
+def test_a_new_count_forgets_nothing_that_is_only_set_aside(tmp_path: Path) -> None:
+    lab = Partner(tmp_path, "lab")
+    lab.spend(expense("earlier"))
+    lab.reserve("one", [], [expense("one", limit=None)])
+    assert lab.forget() == 1
+    lab.spend(expense("one"))
+    assert lab.usage()["epsilon"] == 1
+
+
 def test_nothing_is_set_aside_where_one_thing_does_not_fit(tmp_path: Path) -> None:
     lab = Partner(tmp_path, "lab")
     assert refusal(lambda: lab.reserve("one", [training("one")], [expense("one", 2.0)])) == "E_BUDGET"
@@ -128,6 +154,16 @@ def test_a_node_that_starts_releases_what_died_with_it(tmp_path: Path) -> None:
     again = Store(tmp_path / "state")
     release_ended(again)
     assert again.partner("lab").reserving == {unfinished.id}
+
+
+@pytest.mark.parametrize("stray", ["lab.bak", "lost+found", "spare"])
+def test_a_stray_folder_keeps_no_node_from_starting(tmp_path: Path, stray: str) -> None:
+    store = Store(tmp_path / "state")
+    store.partner("lab").count(training("one"))
+    folder = tmp_path / "state" / "partners" / stray
+    shutil.copytree(tmp_path / "state" / "partners" / "lab", folder) if stray == "lab.bak" else folder.mkdir()
+    release_ended(store)
+    assert [path.name for path in folder.iterdir()] in ([], ["ledger.log", "secret"], ["secret", "ledger.log"])
 
 
 def test_a_damaged_ledger_does_not_keep_a_job_from_ending(tmp_path: Path) -> None:
@@ -174,6 +210,7 @@ def test_counts_of_earlier_versions_move_here_once(tmp_path: Path) -> None:
             "epsilon": 0,
         }
         assert lab.account().lines == [EARLIER["spent"], loss_line(7)]
+        assert lab.account().losses == 1
         assert lab.count(training("two", 2)) == 2
         lab.check(aligned_sets(bytes.fromhex("aa"), 0))
         assert kinds(lab.lane.entries) == ["import"]

@@ -9,6 +9,7 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from vfl_node.node.partners import Partner
+from vfl_node.transport.generated.vfl.v1.session_pb2 import LedgerHead
 from vfl_node.trust.heads import LaneHeads
 from vfl_node.trust.lanes import Lane, LaneEntry
 
@@ -38,8 +39,21 @@ def signers(one: str, other: str) -> tuple[Signer, Signer]:
     return both
 
 
-def heads_of(lane: Lane, most: int = 4096) -> LaneHeads:
-    return LaneHeads(lane, most, lambda seen: None)
+@dataclass
+class Claimed:
+    """A claim in memory (:class:`vfl_node.trust.heads.Claims`)."""
+
+    missing: LedgerHead | None = None
+
+    def read(self) -> LedgerHead | None:
+        return self.missing
+
+    def write(self, seen: LedgerHead | None) -> None:
+        self.missing = seen
+
+
+def heads_of(lane: Lane, most: int = 4096, claims: Claimed | None = None) -> LaneHeads:
+    return LaneHeads(lane, most, claims or Claimed())
 
 
 def exchange(one: LaneHeads, other: LaneHeads) -> None:

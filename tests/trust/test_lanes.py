@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from tests.trust.ledgers import Signer, exchange, heads_of, kinds, signers
-from vfl_node.errors import ProtocolError, StateError
+from tests.trust.ledgers import Claimed, Signer, exchange, heads_of, kinds, signers
+from vfl_node.errors import PolicyError, ProtocolError, StateError
 from vfl_node.transport.generated.vfl.v1.session_pb2 import HeadProof, LedgerHead
-from vfl_node.trust.heads import LOST
+from vfl_node.trust.heads import LOST, PEER_LOST
 from vfl_node.trust.lane_check import LaneVerdict, verify_lane
-from vfl_node.trust.lanes import Lane, Unsigned
+from vfl_node.trust.lanes import NO_LINK, Lane, Unsigned
 
 FLIPS = 500
 
@@ -191,34 +191,94 @@ def test_an_owner_who_rewrites_the_past_is_refused_by_its_partner(pair: tuple[La
     for start in (0, min(seen.entries, len(forged.entries))):
         shown = forged.entries[start:]
         newest = forged.entries[-1] if forged.entries else None
-        head = LedgerHead(entries=newest.number, link=newest.link, signature=newest.signature) if newest else LedgerHead()
+        head = LedgerHead(link=NO_LINK)
+        if newest:
+            head = LedgerHead(entries=newest.number, link=newest.link, signature=newest.signature)
         with pytest.raises(ProtocolError) as caught:
             heads_of(lab).sign(HeadProof(head=head, commits=[entry.commit for entry in shown]))
         assert caught.value.code == code
 
 
-def test_a_lane_that_was_cut_is_older_than_its_partner_has_seen(pair: tuple[Lane, Lane]) -> None:
+def test_a_lane_that_was_cut_begins_anew_once_both_owners_accept_that(pair: tuple[Lane, Lane]) -> None:
     clinic, lab = pair
     lines = clinic.path.read_bytes().splitlines(keepends=True)
     clinic.path.write_bytes(b"".join(lines[:-6]))
-    claimed: list[LedgerHead] = []
-    cut = Lane(clinic.path, "lab", clinic.signing)
-    heads = heads_of(cut)
-    heads._claim = claimed.append
+    cut, claims = Lane(clinic.path, "lab", clinic.signing), Claimed()
     seen = heads_of(lab).seen
-    with pytest.raises(StateError) as caught:
-        heads.prove(seen)
-    assert caught.value.code == "E_STATE_OLDER"
-    assert claimed == [seen]
+
+    def refusal(claimed: LedgerHead) -> StateError:
+        with pytest.raises(StateError) as caught:
+            heads_of(cut, claims=claims).prove(claimed)
+        assert caught.value.code == "E_STATE_OLDER"
+        return caught.value
+
+    assert "accept-loss lab" in refusal(seen).hint
+    assert claims.missing == seen
     cut.append("count", {})
-    with pytest.raises(StateError):  # however much it grows
-        heads.prove(seen)
+    refusal(seen)  # however much it grows
+    refusal(LedgerHead(link=NO_LINK))  # also where the partner has accepted it first
     cut.append(LOST, {"entries": seen.entries, "link": seen.link.hex()})  # its owner accepts it
-    exchange(heads_of(cut), heads_of(lab))
-    assert lab.entries[-1].body["lost"] is True
-    exchange(heads_of(cut), heads_of(lab))
-    assert "lost" not in lab.entries[-1].body
-    assert not verified(cut, cut.signing).faults  # type: ignore[arg-type]
+    claims.missing = None
+    assert "accept-loss clinic --of-peer" in refusal(seen).hint
+    assert claims.missing is None
+    with pytest.raises(ProtocolError) as caught:  # what software that was changed would show
+        heads_of(lab).sign(heads_of(cut).prove(LedgerHead(link=NO_LINK)))
+    assert caught.value.code == "E_LEDGER_FORK"
+    lab.append(PEER_LOST, {"entries": seen.entries, "link": seen.link.hex()})  # the other one accepts it, too
+    for _ in range(2):
+        exchange(heads_of(cut, claims=claims), heads_of(lab))
+    for lane in (cut, lab):
+        assert not verified(lane, lane.signing).faults  # type: ignore[arg-type]
+
+
+def test_nothing_is_missing_once_the_newest_copy_is_back(pair: tuple[Lane, Lane]) -> None:
+    clinic, lab = pair
+    whole, claims = clinic.path.read_bytes(), Claimed()
+    clinic.path.write_bytes(b"".join(whole.splitlines(keepends=True)[:-6]))
+    with pytest.raises(StateError):
+        heads_of(Lane(clinic.path, "lab", clinic.signing), claims=claims).prove(heads_of(lab).seen)
+    clinic.path.write_bytes(whole)
+    exchange(heads_of(Lane(clinic.path, "lab", clinic.signing), claims=claims), heads_of(lab))
+    assert claims.missing is None
+
+
+def test_heads_alone_make_no_ledger_longer(pair: tuple[Lane, Lane]) -> None:
+    """A peer that comes and goes adds nothing."""
+    exchange(*map(heads_of, pair))
+    before = [len(lane.entries) for lane in pair]
+    for _ in range(5):
+        exchange(*map(heads_of, pair))
+    assert [len(lane.entries) for lane in pair] == before
+    pair[0].append("count", {})
+    exchange(*map(heads_of, pair))
+    assert [len(lane.entries) for lane in pair] == [before[0] + 2, before[1] + 1]
+
+
+def test_a_ledger_is_whole_after_either_key_was_replaced(pair: tuple[Lane, Lane]) -> None:
+    clinic, lab = pair
+    lab.signing.key = clinic.signing.keys["lab"] = Ed25519PrivateKey.generate()  # type: ignore[misc,attr-defined]
+    verdict = verified(clinic, clinic.signing)  # type: ignore[arg-type]
+    assert (verdict.faults, verdict.seen, "not with the key on its card" in verdict.notes[0]) == ((), 0, True)
+    exchange(heads_of(clinic), heads_of(lab))  # no new entry of the lab: what it shows is signed with the key of today
+    lab.note_key()
+    lab.note_key()
+    assert kinds(lab.entries).count("key") == 2
+    exchange(heads_of(clinic), heads_of(lab))
+    for lane in pair:
+        verdict = verified(lane, lane.signing)  # type: ignore[arg-type]
+        assert (verdict.faults, verdict.seen > 0) == ((), True)
+
+
+def test_a_card_that_cannot_be_read_is_no_missing_card(pair: tuple[Lane, Lane], monkeypatch: pytest.MonkeyPatch) -> None:
+    clinic, lab = pair
+    proof = heads_of(lab).prove(heads_of(clinic).seen)
+
+    def damaged(name: str) -> None:
+        raise PolicyError("the card cannot be used", code="E_CARD")
+
+    monkeypatch.setattr(clinic.signing, "card", damaged)
+    with pytest.raises(PolicyError):
+        heads_of(clinic).sign(proof)
 
 
 def test_jobs_at_the_same_time_show_heads_in_any_order(pair: tuple[Lane, Lane]) -> None:
@@ -272,8 +332,7 @@ def test_only_the_keys_on_the_cards_sign(pair: tuple[Lane, Lane]) -> None:
     clinic, lab = pair
     mallory = Signer("lab", keys={"clinic": clinic.signing.key})  # type: ignore[dict-item]
     theirs = Lane(lab.path, "clinic", mallory)
-    proof = heads_of(theirs).prove(heads_of(clinic).seen)
-    heads_of(clinic).sign(proof)  # the head itself was signed by the lab
+    proof = heads_of(lab).prove(heads_of(clinic).seen)
     theirs.append("count", {})
     with pytest.raises(ProtocolError) as caught:
         heads_of(clinic).sign(heads_of(theirs).prove(heads_of(clinic).seen))

@@ -130,10 +130,15 @@ def test_a_restored_backup_is_older_at_both_until_its_owner_accepts_that(nodes: 
         assert "its owner has to decide" in views[0]["error"]["message"]
     accepted = command("accept-loss", "clinic", "--config", nodes.config("lab"))
     assert accepted.returncode == 0, accepted.stderr
+    job_id = nodes.submit(JOB)
+    view = [nodes.end(name, job_id) for name in nodes.roles][1]
+    assert "accept-loss lab --of-peer" in view["error"]["hint"]
+    accepted = command("accept-loss", "lab", "--of-peer", "--config", nodes.config("clinic"))
+    assert accepted.returncode == 0, accepted.stderr
     run(nodes)
     run(nodes)
     assert [entry["kind"] for entry in entries(nodes, "lab")].count("loss") == 1
-    assert [entry["body"].get("lost") for entry in entries(nodes, "clinic") if entry["kind"] == "head"].count(True) == 1
+    assert [entry["kind"] for entry in entries(nodes, "clinic")].count("peer-loss") == 1
     for name in nodes.roles:
         assert ledger(nodes, name, "--verify").returncode == 0
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
@@ -41,6 +42,10 @@ def ledger(
         return
     if config is None:
         raise UsageError("name the node", hint="--config FILE; or, for a folder that --export wrote, --verify --folder FOLDER")
+    try:
+        since and date.fromisoformat(since[:10])
+    except ValueError:
+        raise UsageError(f"--since {since} is no date", hint="such as 2027-01-31") from None
     settings = load_settings(config)
     met = ledgers.partners_met(settings)
     if partner is not None and partner not in met:
@@ -106,5 +111,7 @@ def _verify(verdicts: Iterator[tuple[str, LaneVerdict]]) -> None:
         signed = "" if verdict.signed else "no entry is signed; "
         out.print(f"{name}: {verdict.entries} entries are as they were written; {signed}{seen or 'nobody else has signed'}")
         out.print(f"head {verdict.link.hex()}", markup=False)
+        for note in verdict.notes:
+            out.print(f"note: {note}", markup=False)
     if not whole:
         raise typer.Exit(NOT_WHOLE)

@@ -150,13 +150,16 @@ def prune(
 def accept_loss(
     peer: Annotated[str, typer.Argument(metavar="PEER", help="The peer whose memory at this node is lost or too old.")],
     config: Annotated[Path, typer.Option("--config", help="The node's configuration file.")],
+    of_peer: Annotated[bool, typer.Option("--of-peer", help="It is the peer that has lost its memory of this node.")] = False,
 ) -> None:
     """Work with a peer again after this node's memory of it was lost, for example by an old backup (E_STATE_OLDER).
+
+    Both owners must accept that: the other one with --of-peer.
 
     Also after the secret was lost under which labels were answered to it (E_STATE_LOST, defence randomised-labels).
     """
     from vfl_node.node.partners import accept_loss as accept
-    from vfl_node.node.partners import accept_new_answers
+    from vfl_node.node.partners import accept_loss_of_peer, accept_new_answers
     from vfl_node.node.spending import counts_with
 
     check_name(peer)
@@ -164,11 +167,18 @@ def accept_loss(
     if peer not in settings.peers:
         hint = f"its peers: {', '.join(sorted(settings.peers)) or 'none yet'}"
         raise UsageError(f"{peer} is no peer of {settings.name}", code="E_UNKNOWN_PEER", hint=hint)
+    if of_peer:
+        seen = accept_loss_of_peer(counts_with(settings, peer))
+        out.print(f"accepted: the ledger of {peer} about this node begins anew, after {seen} entries that this node has seen")
+        return
     if accept_new_answers(settings.state_dir / "partners", peer):
         out.print(f"accepted: {peer} gets a second answer about each label, and the ε of both add up. Submit the job again")
         return
     seen = accept(counts_with(settings, peer))
-    out.print(f"accepted: {peer} has seen entry {seen}; what was lost counts as a changed set. Submit the job again")
+    out.print(f"accepted: {peer} has seen entry {seen}; what was lost counts as a changed set")
+    out.print(
+        f"the owner of {peer} must accept it, too: vfl-node accept-loss {settings.name} --of-peer. Then submit the job again"
+    )
     out.print(
         f"of hidden trainings with {peer} nobody knows what was spent: vfl-node budget --forget {peer} begins a new count"
     )

@@ -48,7 +48,8 @@ async def play(run: Run) -> None:
     """
     session, folder = run.session, run.folder
     started = utc_now()
-    _reserve(run)
+    if not folder.whole:
+        _reserve(run)
     checkpoints = FileCheckpoints(folder.checkpoints)
     points = [ALIGNED, *checkpoints.names()] if folder.load_alignment(session.others) else []
     if folder.whole:

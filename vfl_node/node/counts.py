@@ -72,8 +72,9 @@ class PartnerCounts:
     def count(self, what: Counted) -> int:
         """As :meth:`vfl_node.session.memory.Memory.count`."""
         with self._alone():
-            number = what.number(lines := self._lines(what.kind), self.peer, self._gone(what.kind))
-            if number and not (what.is_known(lines) and what.line not in self._set_aside(what.kind)):
+            number = what.number(self._lines(what.kind), self.peer, self._gone(what.kind))
+            counted = what.is_known(self._counting(what.kind)) and what.line not in self._set_aside(what.kind)
+            if number and not counted:
                 self._add("count", {what.kind: [what.line]})
             return number
 
@@ -135,7 +136,8 @@ class PartnerCounts:
         if not (account := self.account()).lines:
             raise self._nothing_spent()
         with self._alone():
-            if not (counting := [line for line in account.lines if line not in account.forgotten]):
+            gone = {*account.forgotten, *self._set_aside(_SPENT)}
+            if not (counting := [line for line in account.lines if line not in gone]):
                 raise self._nothing_spent()
             self._add("forget", {_FORGOTTEN: counting})
             return len(counting)

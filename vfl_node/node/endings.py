@@ -10,8 +10,7 @@ from vfl_node.errors import Cancelled, Paused, StateError, VflError
 from vfl_node.node.figures import attach_figures
 from vfl_node.node.predictions import account
 from vfl_node.node.record import Record
-from vfl_node.node.releases import release
-from vfl_node.node.states import UNFINISHED
+from vfl_node.node.releases import KEEPING, release
 from vfl_node.node.store import Store
 from vfl_node.process.machine import utc_now
 from vfl_node.settings.node import Settings
@@ -45,7 +44,7 @@ def conclude(settings: Settings, store: Store, record: Record) -> Record:
             log.warning("what was predicted could not be reported", job=record.id, reason=str(error))
     record = attach_figures(store, record)
     store.end(record)
-    if record.state not in UNFINISHED:
+    if record.state not in KEEPING:
         release(store, record)
     return record
 

@@ -95,12 +95,11 @@ def describe(entry: LaneEntry, peer: str) -> str:
             told = {name: ", ".join(sorted({each["what"] for each in known})) for name, known in body["learnt"].items()}
             return f"job {job}: " + "; ".join(f"{name} learnt {what}" for name, what in told.items() if what)
         case "head":
-            lost = f"; {peer} has lost what it had before" if body.get("lost") else ""
-            return (
-                f"{peer} has seen entry {body['ours']['entries']}; its own ledger has {body['theirs']['entries']} entries{lost}"
-            )
+            return f"{peer} has seen entry {body['ours']['entries']}; its own ledger has {body['theirs']['entries']} entries"
         case "loss":
             return f"the owner has accepted that entries up to {body['entries']} are lost"
+        case "peer-loss":
+            return f"the owner has accepted that the ledger of {peer} begins anew, after {body['entries']} entries"
         case "import":
             return f"counted by an earlier version: {amounts}"
         case "forget":
@@ -138,9 +137,10 @@ def export(settings: Settings, partners: list[str], folder: Path) -> None:
                 (folder / f"{name}.pem").write_bytes(key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
         for name in partners:
             counts = PartnerCounts(settings.state_dir / "partners" / name, name)
-            shutil.copyfile(counts.lane.path, folder / f"{name}.log")
-            _export_heads(settings.name, name, counts.lane.entries, folder)
-        (folder / "README.txt").write_text(_readme(settings.name, partners))
+            with counts.lane.held():
+                shutil.copyfile(counts.lane.path, folder / f"{name}.log")
+                _export_heads(settings.name, name, counts.lane.entries, folder)
+        (folder / "README.txt").write_text(_readme(settings.name, partners, folder))
     except FileExistsError:
         raise UsageError(f"{folder} is there already", code="E_EXISTS", hint="name a folder that is to be made") from None
     except OSError as error:
@@ -185,11 +185,13 @@ def _export_heads(own: str, peer: str, entries: list[LaneEntry], folder: Path) -
         (folder / f"{peer}-seen.sig").write_bytes(bytes.fromhex(ours["signature"]))
 
 
-def _readme(own: str, partners: list[str]) -> str:
+def _readme(own: str, partners: list[str], folder: Path) -> str:
     lines = [f"Ledgers of {own} about {', '.join(partners)}.", "", "All entries, links and signatures:", ""]
     lines += ["    vfl-node ledger --verify --folder .", "", "The newest entry and what the partner has seen, by OpenSSL:", ""]
     for name in partners:
         for what, key in (("head", own), ("seen", name)):
+            if not (folder / f"{name}-{what}.sig").exists():
+                continue  # of a node without keys
             verify = f"openssl pkeyutl -verify -pubin -inkey {key}.pem -rawin"
             lines.append(f"    {verify} -in {name}-{what}.txt -sigfile {name}-{what}.sig")
     lines += ["", "Compare the keys with the cards (vfl-node card), and the digest in *-seen.txt with the partner's own.", ""]

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
 from vfl_node.errors import StateError
 from vfl_node.process.files import holds_checked, read_checked, remove, write_checked
-from vfl_node.session.counted import LOSS
 from vfl_node.session.spent import loss_line
 from vfl_node.trust.lanes import Lane
+
+CLAIMED = "claimed-head"
+"""File with what the peer has seen of this node's lane and is not in it."""
 
 IMPORT = "import"
 """Kind of the entry with what earlier versions had counted."""
@@ -27,7 +30,7 @@ _OTHERS = ("met", "claimed", "accepted")
 def import_counts(folder: Path, lane: Lane) -> None:
     """Move what earlier versions counted in files into the lane, as one entry; nothing happens to a memory of this version.
 
-    The files are removed last: if that broke off, the entry is there, and only the rest of them goes.
+    The files are removed last: if that broke off, the entry is there, and only what is not in it is moved.
 
     Args:
         folder: of this partner; it need not be there.
@@ -40,13 +43,16 @@ def import_counts(folder: Path, lane: Lane) -> None:
     if not any((folder / kind).exists() for kind in (*_KINDS, *_OTHERS)):
         return
     with lane.held():
-        if all(entry.kind != IMPORT for entry in lane.entries):
-            lines = {kind: _read(folder / kind).splitlines() for kind in _KINDS}
-            if accepted := _read(folder / "accepted"):
-                for kind in ("inputs", "changes", "linkages"):
-                    lines[kind].append(f"{LOSS}{accepted}")
-                lines["spent"].append(loss_line(int(accepted)))
-            lane.append(IMPORT, {"lines": {kind: list(dict.fromkeys(each)) for kind, each in lines.items() if each}})
+        known = {line for entry in lane.entries for lines in entry.body.get("lines", {}).values() for line in lines}
+        lines = {kind: _read(folder / kind).splitlines() for kind in _KINDS}
+        if accepted := _read(folder / "accepted"):
+            for kind in ("inputs", "changes", "linkages", "spent"):
+                lines[kind].append(loss_line(int(accepted)))
+        elif claimed := _read(folder / "claimed"):
+            write_checked(folder / CLAIMED, json.dumps({"entries": int(claimed), "link": ""}).encode())
+        new = {kind: [line for line in dict.fromkeys(each) if line not in known] for kind, each in lines.items()}
+        if new := {kind: each for kind, each in new.items() if each}:
+            lane.append(IMPORT, {"lines": new})
         for name in (*_KINDS, *_OTHERS):
             remove(folder / name)
 

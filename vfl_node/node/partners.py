@@ -21,6 +21,7 @@ import re
 import secrets
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -32,23 +33,47 @@ from vfl_node.execution.trial import Trial
 from vfl_node.job import Name
 from vfl_node.node.counts import PartnerCounts
 from vfl_node.node.own_secret import own_secret
-from vfl_node.node.partner_upgrade import SECRET_BYTES
+from vfl_node.node.partner_upgrade import CLAIMED, SECRET_BYTES
 from vfl_node.process.files import read_checked, remove, write_checked
 from vfl_node.session.answers import Answer, check_secret, mark
-from vfl_node.session.counted import LOSS
 from vfl_node.session.heads import MOST_COMMITS
 from vfl_node.session.spent import loss_line
 from vfl_node.transport.generated.vfl.v1.session_pb2 import LedgerHead
-from vfl_node.trust.heads import BEGIN, LEARNT, LOST, LaneHeads
+from vfl_node.trust.heads import BEGIN, HEAD, LEARNT, LOST, PEER_LOST, LaneHeads
 from vfl_node.trust.lanes import Signing
 
 _PEER: TypeAdapter[str] = TypeAdapter(Name)
 _NAME = re.compile(r"[a-z0-9-]{1,80}")
-CLAIMED = "claimed-head"
-"""File with what the peer has seen of this node's lane and is not in it."""
-
 _REDRAWN, _ACCEPTED = "answers-redrawn", "answers-accepted"
 """Files with the mark of a secret under which labels would be answered anew: one that was met, and one that is accepted."""
+
+
+class Claim:
+    """The head of this node's lane that a peer has seen and that is missing here: in a file, until its owner accepts the loss.
+
+    Args:
+        path: of the file.
+        lock: of the partner's memory.
+    """
+
+    def __init__(self, path: Path, lock: AbstractContextManager[Any]) -> None:
+        self._path, self._lock = path, lock
+
+    def read(self) -> LedgerHead | None:
+        """As :meth:`vfl_node.trust.heads.Claims.read`. Raises StateError if the file is damaged."""
+        try:
+            claimed = json.loads(read_checked(self._path))
+        except FileNotFoundError:
+            return None
+        return LedgerHead(entries=claimed["entries"], link=bytes.fromhex(claimed["link"]))
+
+    def write(self, seen: LedgerHead | None) -> None:
+        """As :meth:`vfl_node.trust.heads.Claims.write`. Raises OSError."""
+        with self._lock:
+            if seen is not None:
+                write_checked(self._path, json.dumps({"entries": seen.entries, "link": seen.link.hex()}).encode())
+            elif self._path.exists():
+                remove(self._path)
 
 
 class Partner(PartnerCounts):
@@ -158,16 +183,12 @@ class Partner(PartnerCounts):
         The entry comes before any head is shown: so a backup of before this job is older than what the peer has seen.
         """
         self.lane.append_once(BEGIN, job_id, about)
-        return LaneHeads(self.lane, MOST_COMMITS, self._claim)
+        return LaneHeads(self.lane, MOST_COMMITS, Claim(self.folder / CLAIMED, self._lock))
 
     def report(self, job_id: str, learnt: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
         """As :meth:`vfl_node.session.memory.PeerMemory.report`; what others have learnt does not belong to this lane."""
         known = {name: learnt[name] for name in (self.lane.signing.name, self.peer) if name in learnt}
         self.lane.append_once(LEARNT, job_id, {"learnt": known})
-
-    def _claim(self, seen: LedgerHead) -> None:
-        """Write down what the peer has seen of this node's lane and is not in it, so that the owner can accept its loss."""
-        write_checked(self.folder / CLAIMED, json.dumps({"entries": seen.entries, "link": seen.link.hex()}).encode())
 
     def _path(self, name: str) -> Path:
         if not _NAME.fullmatch(name):
@@ -202,8 +223,8 @@ def accept_loss(counts: PartnerCounts) -> int:
     """Let a node work again with a peer that has seen entries which are lost here; the node may be running.
 
     What is lost stays lost, and counts as a changed set and as a linkage. Of hidden trainings it leaves nothing to spend until
-    the owner begins a new count (:meth:`PartnerCounts.forget`). A peer that claims too much only keeps itself from working
-    with this node.
+    the owner begins a new count (:meth:`PartnerCounts.forget`). The peer's owner must accept the loss, too
+    (:func:`accept_loss_of_peer`). A peer that claims too much only keeps itself from working with this node.
 
     Returns:
         How many entries the peer says that it has seen. If it later says more, that is another loss.
@@ -211,20 +232,34 @@ def accept_loss(counts: PartnerCounts) -> int:
     Raises:
         UsageError: there is none to accept (``E_CONFIG``).
     """
-    path = counts.folder / CLAIMED
-    try:
-        claimed = json.loads(read_checked(path))
-    except FileNotFoundError:
+    claim = Claim(counts.folder / CLAIMED, counts.lane.lock)
+    missing = claim.read()
+    if missing is None:
         raise UsageError(
             f"{counts.peer} has not seen more of this node than it remembers",
             code="E_CONFIG",
             hint="a job that meets a loss says so (E_STATE_OLDER)",
-        ) from None
-    entries = int(claimed["entries"])
-    lost = {kind: [f"{LOSS}{entries}"] for kind in ("inputs", "changes", "linkages")} | {"spent": [loss_line(entries)]}
-    counts.lane.append(LOST, {"lines": lost} | claimed)
-    remove(path)
-    return entries
+        )
+    number, link = missing.entries, missing.link.hex()
+    line = loss_line(number, link)
+    lost = {kind: [line] for kind in ("inputs", "changes", "linkages", "spent")}
+    counts.lane.append(LOST, {"lines": lost, "entries": number, "link": link})
+    claim.write(None)
+    return number
+
+
+def accept_loss_of_peer(counts: PartnerCounts) -> int:
+    """Let a peer's ledger begin anew, which it has lost; the node may be running. Returns how many entries of it were seen.
+
+    Raises:
+        UsageError: none were (``E_CONFIG``).
+    """
+    heads = counts.lane.list(HEAD)
+    if not heads:
+        raise UsageError(f"this node has seen no ledger of {counts.peer}", code="E_CONFIG", hint="there is nothing to accept")
+    seen = int(heads[-1].body["theirs"]["entries"])
+    counts.lane.append(PEER_LOST, {"entries": seen, "link": heads[-1].body["theirs"]["link"]})
+    return seen
 
 
 def accept_new_answers(folder: Path, peer: str) -> bool:

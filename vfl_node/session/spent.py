@@ -160,9 +160,9 @@ def auc_text(auc: float) -> str:
     return f"{math.ceil(auc * 100 - _SLACK) / 100:.2f}".removeprefix("0")
 
 
-def loss_line(seen: int) -> str:
-    """What stands for an accepted loss of what was counted, with the number of alignments that the peer has seen."""
-    return f"loss {seen}"
+def loss_line(entries: int, link: str = "") -> str:
+    """What stands for an accepted loss of what was counted: with what the peer has seen, how many entries and their digest."""
+    return f"loss {entries}-{link[:16]}" if link else f"loss {entries}"
 
 
 def _is_loss(line: str) -> bool:

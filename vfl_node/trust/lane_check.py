@@ -24,7 +24,8 @@ class LaneVerdict:
         signed: number of the last entry that the owner's key has signed; 0: none.
         seen: number of the newest entry under which the partner has signed; 0: none.
         seen_at: when that was exchanged, UTC.
-        faults: what does not fit, each with its line.
+        faults: what does not fit, each with its entry.
+        notes: what an auditor should know besides.
     """
 
     entries: int
@@ -33,6 +34,7 @@ class LaneVerdict:
     seen: int
     seen_at: str
     faults: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
 
 def verify_lane(
@@ -45,7 +47,7 @@ def verify_lane(
         own: its owner.
         peer: the partner.
         own_key: with which the newest entries must be signed; None: any key that an entry names.
-        peer_key: with which the partner signs; None: its signatures are not verified.
+        peer_key: on the card of the partner: only what is signed with it counts as seen.
 
     Raises:
         OSError: it cannot be read.
@@ -53,7 +55,9 @@ def verify_lane(
     faults: list[str] = []
     links = [NO_LINK]
     key, signed, seen, seen_at = None, 0, 0, ""
-    for number, line in enumerate(path.read_bytes().splitlines(keepends=True), 1):
+    data = path.read_bytes()
+    others: dict[str, int] = {}  # key of the partner that is not on its card → heads
+    for number, line in enumerate(data[: data.rfind(b"\n") + 1].splitlines(keepends=True), 1):  # a crash may have cut the last
         entry = parse_line(line, number, links[-1])
         links.append(entry.link if entry else _stated_link(line))
         if entry is None:
@@ -68,14 +72,18 @@ def verify_lane(
         elif key:
             signed = number
         try:
-            faults += [f"entry {number}: {fault}" for fault in _faults_of_heads(entry, own, peer, links, peer_key)]
-            if (ours := entry.body.get("ours")) and peer_key:
-                seen, seen_at = max(seen, int(ours["entries"])), entry.at
+            faults += [f"entry {number}: {fault}" for fault in _faults_of_heads(entry, own, peer, links)]
+            by = key_from_text(entry.body.get("key")) if "ours" in entry.body else None
+            if by and peer_key and public_text(by) == public_text(peer_key):
+                seen, seen_at = max(seen, int(entry.body["ours"]["entries"])), entry.at
+            elif "ours" in entry.body:
+                others[entry.body.get("key", "no key")] = others.get(entry.body.get("key", "no key"), 0) + 1
         except (KeyError, TypeError, ValueError, IndexError, AttributeError):
             faults.append(f"entry {number}: its heads cannot be read")
     if own_key and len(links) > 1 and (key is None or public_text(key) != public_text(own_key)):
         faults.append(f"entry {len(links) - 1}: the newest entries are not signed by the key on the card of {own}")
-    return LaneVerdict(len(links) - 1, links[-1], signed, seen, seen_at, tuple(faults))
+    notes = tuple(f"{count} heads are signed by {peer} with {by}, not with the key on its card" for by, count in others.items())
+    return LaneVerdict(len(links) - 1, links[-1], signed, seen, seen_at, tuple(faults), notes)
 
 
 def is_signed(key: Ed25519PublicKey, signature: bytes, text: bytes) -> bool:
@@ -87,20 +95,19 @@ def is_signed(key: Ed25519PublicKey, signature: bytes, text: bytes) -> bool:
     return True
 
 
-def _faults_of_heads(
-    entry: LaneEntry, own: str, peer: str, links: list[bytes], peer_key: Ed25519PublicKey | None
-) -> Iterator[str]:
+def _faults_of_heads(entry: LaneEntry, own: str, peer: str, links: list[bytes]) -> Iterator[str]:
     """What does not fit of the heads that an entry has: the owner's, which the partner has signed, and the partner's."""
-    if ours := entry.body.get("ours"):
-        number, link = ours["entries"], bytes.fromhex(ours["link"])
-        if not 0 <= number < entry.number or links[number] != link:
-            yield f"the head that {peer} has seen, entry {number}, is not in this ledger"
-        elif peer_key and not is_signed(peer_key, bytes.fromhex(ours["signature"]), seen_text(own, peer, number, link)):
-            yield f"{peer} has not signed that it has seen entry {number}"
-    if (theirs := entry.body.get("theirs")) and theirs["entries"] and peer_key:
-        text = entry_text(peer, own, theirs["entries"], bytes.fromhex(theirs["link"]))
-        if not is_signed(peer_key, bytes.fromhex(theirs["signature"]), text):
-            yield f"{peer} has not signed the head of its own ledger"
+    if "ours" not in entry.body:
+        return
+    ours, theirs, key = entry.body["ours"], entry.body["theirs"], key_from_text(entry.body.get("key", ""))
+    number, link = ours["entries"], bytes.fromhex(ours["link"])
+    if not 0 <= number < entry.number or links[number] != link:
+        yield f"the head that {peer} has seen, entry {number}, is not in this ledger"
+    if key and not is_signed(key, bytes.fromhex(ours["signature"]), seen_text(own, peer, number, link)):
+        yield f"{peer} has not signed that it has seen entry {number}"
+    text = entry_text(peer, own, theirs["entries"], bytes.fromhex(theirs["link"]))
+    if key and not is_signed(key, bytes.fromhex(theirs["signature"]), text):
+        yield f"{peer} has not signed the head of its own ledger"
 
 
 def _stated_link(line: bytes) -> bytes:

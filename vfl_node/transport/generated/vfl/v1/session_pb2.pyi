@@ -171,14 +171,12 @@ class LedgerHead(_message.Message):
     def __init__(self, entries: _Optional[int] = ..., link: _Optional[bytes] = ..., signature: _Optional[bytes] = ...) -> None: ...
 
 class HeadProof(_message.Message):
-    __slots__ = ("head", "commits", "lost")
+    __slots__ = ("head", "commits")
     HEAD_FIELD_NUMBER: _ClassVar[int]
     COMMITS_FIELD_NUMBER: _ClassVar[int]
-    LOST_FIELD_NUMBER: _ClassVar[int]
     head: LedgerHead
     commits: _containers.RepeatedScalarFieldContainer[bytes]
-    lost: bool
-    def __init__(self, head: _Optional[_Union[LedgerHead, _Mapping]] = ..., commits: _Optional[_Iterable[bytes]] = ..., lost: bool = ...) -> None: ...
+    def __init__(self, head: _Optional[_Union[LedgerHead, _Mapping]] = ..., commits: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class HeadSigned(_message.Message):
     __slots__ = ("signature",)
