@@ -33,7 +33,7 @@ def overlapping(n_a, n_p, shared):
 
 
 def announced(run):
-    return [next(message.count for message in spy.messages if hasattr(message, "begun")) for spy in run.spies]
+    return [next(message.count for message in spy.messages if hasattr(message, "held")) for spy in run.spies]
 
 
 def some_memories(seed):

@@ -131,7 +131,7 @@ class Act:
             self.may_die("in a round")
         self.keep(part)
         self.may_die("store")
-        await have_stored(channel)
+        await have_stored(self.run, channel)
         while channel.peer != part.job.parties.active and not self.own.confirmed:
             await channel.pause()
         await hear_confirmed(self.run, channel)

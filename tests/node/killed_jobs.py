@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
+from vfl_node.errors import UsageError
 from vfl_node.models import storage
+from vfl_node.node.counts import PartnerCounts
 
 TIMES = ("started", "finished", "phases")
 """Of a report: what depends on when attempts broke off."""
@@ -47,9 +50,13 @@ class KilledJobs:
                 self.federation.start(name)
             for file in ("death", "places"):
                 (self.folder(name) / file).unlink(missing_ok=True)
-            for kind in ("trainings", "spent", "labels*", "dp-*"):
-                for counted in (self.federation.folder / name / "state" / "partners").glob(f"*/{kind}"):
+            partners = self.federation.folder / name / "state" / "partners"
+            for kind in ("labels*", "dp-*"):
+                for counted in partners.glob(f"*/{kind}"):
                     counted.unlink()  # each case is the first training over these records: reports say how many there were
+            for folder in partners.glob("*/"):
+                with suppress(UsageError):  # nothing is spent
+                    PartnerCounts(folder, folder.name).forget()
         for name, number in deaths.items():
             (self.folder(name) / "death").write_text(str(number))
         self.federation.wait_until(lambda: all(map(self.federation.connected, self.names)))

@@ -90,8 +90,9 @@ def test_three_nodes_train_in_shares(nodes: Nodes) -> None:
     assert len(active["training"]["epochs"]) == 3
     assert places["clinic"].count("checkpointed") == places["lab"].count("checkpointed") == 3
     assert places["notary"].count("dealt") == 6
-    counted = {name: list((nodes.federation.folder / name / "state" / "partners").glob("*/spent")) for name in left}
+    counted = {name: list((nodes.federation.folder / name / "state" / "partners").glob("*/ledger.log")) for name in left}
     assert [len(counted[name]) for name in ("clinic", "lab", "notary")] == [1, 1, 0]
+    assert b'"kind":"spend"' in counted["clinic"][0].read_bytes()
 
 
 CASES = [(victim, phase) for victim in ("clinic", "lab", "notary") for phase in ("setup", "epoch", "measure")]

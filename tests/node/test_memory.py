@@ -25,6 +25,7 @@ from vfl_node.errors import VflError
 from vfl_node.estimate.memory import need
 from vfl_node.job import Job
 from vfl_node.job.costs import TableShape
+from vfl_node.node.partners import Partner
 from vfl_node.session.preflight import preflight
 from vfl_node.settings.reading import load_settings
 from vfl_node.transport.authority import make_authority, make_key_and_request, sign
@@ -61,6 +62,7 @@ class Target:
         assert own.tls
         self.credentials = load_credentials(own.tls, name="lab", federation="trial")
         self.address = federation.running("clinic")["listen"]
+        self.partner = Partner(federation.folder / "lab's memory", "clinic")
         self.process = Path(f"/proc/{federation.processes['clinic'].pid}")
         self.dialer = Dialer(self.address, own="lab", peer="clinic", federation="trial", credentials=self.credentials)
 
@@ -143,7 +145,7 @@ class Target:
         channel = self.converse()
         job = parse(JOB, Job, source="job")
         told = {"attempt": 1, "checkpoints": [], "input_digest": bytes(32), "salt": bytes(32), "inputs": _Anything()}
-        run(preflight(channel, job, own="lab", **told))
+        run(preflight(channel, job, own="lab", heads=self.partner.heads(channel.job_id, {}), **told))
         channel._phase = "align"
         run(channel.send(Remembered(mark=bytes(32))))
         run(channel.receive(Remembered))

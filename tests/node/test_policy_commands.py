@@ -128,6 +128,14 @@ def test_a_mistyped_name_is_said(config: Path) -> None:
     assert "clinc is no peer of lab" in ended.output
 
 
+def test_a_week_is_shown_in_words(config: Path) -> None:
+    other = policy(config, "preset: trial\npartners: {shop: {budgets: {trainings: [{most: 2, per: week}, {most: 20}]}}}")
+    assert "shop.budgets.trainings: no bound → 2 per week, 20" in run("diff", other, "--config", str(config)).output
+    assert run("apply", other, "--config", str(config)).exit_code == 0
+    assert "2 per week, 20" in run("show", "--config", str(config)).stdout
+    assert run("diff", other, "--config", str(config)).output == "nothing differs\n"
+
+
 def test_what_holds_and_what_would_change_is_shown(config: Path) -> None:
     other = policy(config, "preset: trial\npartners: {shop: {budgets: {trainings: 3}}}\nnever: [{name: x, when: {}}]")
     changes = run("diff", other, "--config", str(config))

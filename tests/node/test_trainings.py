@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -179,6 +180,25 @@ def test_a_peer_is_told_no_more_than_that_it_is_not_allowed(federation: Any) -> 
     assert "its policy does not allow the job (budget) (E_BUDGET)" in told["error"]["message"]
     listed = command("budgets", "--config", federation.folder / "lab" / "node.yaml")
     assert ["clinic", "alignments", "1", "1"] in [line.split() for line in listed.stdout.splitlines()]
+
+
+def test_a_week_that_is_used_up_refuses_until_the_day_that_the_owner_is_shown(federation: Any) -> None:
+    federation.start_both(everyone={"budgets": {"trainings": [{"most": 1, "per": "week"}, {"most": 20}]}})
+    job_id = federation.submit(TRAIN)
+    assert [federation.end(name, job_id)["state"] for name in ROLES] == ["done", "done"]
+    job_id = federation.submit(TRAIN)
+    told, refused = federation.end("clinic", job_id), federation.end("lab", job_id)
+    budget = federation.client("lab").health()["budgets"]["peers"]["clinic"]["trainings"]
+    assert budget == {"used": 1, "allowed": 1, "per": "week", "free": budget["free"]}
+    assert date.today() + timedelta(days=6) <= date.fromisoformat(budget["free"]) <= date.today() + timedelta(days=8)
+    free = f"the next is free on {budget['free']}"
+    assert refused["error"]["message"].endswith(f"clinic.budgets.trainings: 1 of 1 per week are used; {free}")
+    assert (refused["error"]["code"], told["error"]["code"]) == ("E_BUDGET", "E_PEER")
+    assert "its policy does not allow the job (budget) (E_BUDGET)" in told["error"]["message"]
+    assert "week" not in json.dumps(told) + federation.log("clinic")
+    config = federation.folder / "lab" / "node.yaml"
+    assert f"1 per week ({free})" in command("budgets", "--config", config).stdout
+    assert f"trainings 1 of 1 per week ({free})" in command("ledger", "--config", config).stdout
 
 
 def test_a_peer_that_changes_its_set_begins_no_new_count_and_who_changes_its_own_does(

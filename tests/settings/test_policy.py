@@ -13,6 +13,7 @@ from vfl_node.configuration.models import parse
 from vfl_node.errors import DataError, PolicyError, UsageError
 from vfl_node.execution.allowed import check_allowed
 from vfl_node.job import Job
+from vfl_node.settings.bounds import Bound
 from vfl_node.settings.limits import Limits, Tighter, tightest
 from vfl_node.settings.node import Settings
 from vfl_node.settings.policy import PRESETS, SAYS_YES, Asked, Policy
@@ -127,6 +128,26 @@ def test_layers_go_over_each_other_key_by_key() -> None:
     assert (both.coordinators, both.protocols, both.min_own_rows, both.budgets.trainings) == ((), ("apsi",), 5000, 2)
 
 
+def test_the_smallest_number_of_each_period_holds_for_several_partners() -> None:
+    several = policy(
+        """
+everyone: {budgets: {trainings: [{most: 2, per: week}, {most: 20}], linkages: [{most: 1, per: year}]}}
+partners:
+  lab: {budgets: {trainings: [{most: 3, per: week}, {most: 8, per: year}, {most: 10}], linkages: null}}
+  shop: {budgets: {trainings: 4}}
+"""
+    )
+    week, year = Bound(most=2, per="week"), Bound(most=8, per="year")
+    assert several.limits_of("lab").budgets.trainings == (Bound(most=3, per="week"), year, Bound(most=10))  # a whole list
+    for names, trainings, linkages in (
+        (["lab", "bank"], (week, year, Bound(most=10)), (Bound(most=1, per="year"),)),
+        (["bank", "shop"], (week, Bound(most=4)), (Bound(most=1, per="year"),)),
+        (["lab"], (Bound(most=3, per="week"), year, Bound(most=10)), None),
+    ):
+        budgets = several.limits_for(names).budgets
+        assert (budgets.trainings, budgets.linkages) == (trainings, linkages)
+
+
 def test_a_preset_is_what_a_node_without_a_word_of_its_own_has() -> None:
     assert policy("preset: careful").limits_of("lab") == Limits() == PRESETS["careful"]
     strict = policy("preset: strict\neveryone: {size: {steps: 5}}").limits_of("lab")
@@ -209,6 +230,12 @@ def test_every_limit_says_which_of_two_values_is_tighter() -> None:
         ("everyone: {hours: [nights]}", "days and hours"),
         ("everyone: {protocol: [psi]}", "did you mean 'protocols'?"),
         ("partners: {lab: {budgets: {trainings: -1}}}", "0 or more"),
+        ("everyone: {budgets: {trainings: [{most: 2, per: day}]}}", "trainings.0.per' cannot be 'day'"),
+        ("everyone: {budgets: {trainings: [{most: -2, per: week}]}}", "0 or more"),
+        ("everyone: {budgets: {trainings: [{most: 0, per: week}]}}", "1 or more"),
+        ("everyone: {budgets: {trainings: []}}", "trainings"),
+        ("everyone: {budgets: {trainings: [{most: 2}, {most: 3}]}}", "may have one number"),
+        ("everyone: {budgets: {changes: [{most: 2, per: week}]}}", "changes"),
         ("approve: [{name: x, by: all}]", "rule, one, two, nobody"),
         ("never: [{name: x}]", "when"),
         ("everyone: {min_peer_rows: 500}\npartners: {lab: {size: {rows: 100}}}", "partners.lab.min_peer_rows is above"),

@@ -75,7 +75,10 @@ SHOWN: dict[str, Any] = {
         {"to": "lab", "what": "gradients", "bound": "from clinic a gradient of each row", "new": True},
         {"to": "clinic", "what": "embeddings", "bound": "from lab an embedding of each row", "new": False},
     ],
-    "budgets": [{"partner": "lab", "limit": "alignments", "used": 1, "after": 2, "allowed": 20}],
+    "budgets": [
+        {"partner": "lab", "limit": "alignments", "used": 1, "after": 2, "allowed": 20},
+        {"partner": "lab", "limit": "trainings", "used": 2, "after": 3, "allowed": 2, "per": "week", "free": "2027-01-31"},
+    ],
     "previous": "done-1",
     "same": False,
     "differences": [{"key": "train.epochs", "before": "3", "now": HOSTILE}],
@@ -197,7 +200,8 @@ class View:
         return self.all[1]
 
     def ledgers(self, since: str = "") -> list[dict[str, Any]]:
-        budgets = {"alignments": {"used": 3, "allowed": 20}, "trainings": {"used": 0, "allowed": None}}
+        week = {"used": 2, "allowed": 2, "per": "week", "free": "2027-01-31"}
+        budgets = {"alignments": {"used": 3, "allowed": 20}, "trainings": {"used": 0, "allowed": None}, "linkages": week}
         listed = [{"n": n, "at": "2026-03-01T10:00:00+00:00", "kind": "count", "text": HOSTILE} for n in range(1, 131)]
         lane = {"partner": "lab", "error": None, "entries": 130, "head": "ab" * 32, "budgets": budgets, "listed": listed}
         lane |= {"seen": {"entry": 129, "at": "2026-03-01T10:00:00+00:00"}}

@@ -18,6 +18,7 @@ def test_the_page_has_what_is_used_and_the_newest_entries(view: View) -> None:
     html = browser(view).get("/ledger").text
     assert "130 entries; lab has signed entry 129" in html
     assert "17 of 20 left" in html
+    assert "0 of 2 per week left, the next is free on 2027-01-31" in html
     assert "Trainings over" not in html  # of which nothing is used
     assert html.count("<td>count</td>") == 100
     assert html.index('<td class="num">130</td>') < html.index('<td class="num">31</td>')

@@ -43,6 +43,7 @@ def test_the_page_shows_what_is_asked_and_its_forms_have_the_digest(view: View) 
         "waits until 2026-03-08",
         "gradients",
         "Different pairs of sets",
+        "2 per week",
         "train.epochs",
         "done-1",
     ):

@@ -8,7 +8,18 @@ from typing import Annotated, Any
 import typer
 from rich.table import Column, Table
 
-from vfl_node.cli.shared import ConfigOption, JobArgument, JsonOption, NodeOption, TokenOption, app, client_at, out, print_json
+from vfl_node.cli.shared import (
+    ConfigOption,
+    JobArgument,
+    JsonOption,
+    NodeOption,
+    TokenOption,
+    app,
+    client_at,
+    limit_text,
+    out,
+    print_json,
+)
 from vfl_node.cli.shared import print_table as print_rows
 from vfl_node.report.words import human_time
 from vfl_node.trust.refusal import RefusalReason
@@ -98,7 +109,7 @@ def _list_lines(shown: Mapping[str, Any]) -> Iterator[str]:
     if shown["budgets"]:
         yield "your limits, used now → after the job at most:"
     for each in shown["budgets"]:
-        allowed = "no bound" if each["allowed"] is None else f"{each['allowed']:,} allowed"
+        allowed = limit_text(each) + ("" if each["allowed"] is None else " allowed")
         yield f"  {each['limit']} with {each['partner']}: {each['used']:,} → {each['after']:,} ({allowed})"
     yield from _list_differences(shown)
     yield "answers are signed by each party" if shown["signed"] else "answers are not signed: this node has no signing key"

@@ -20,6 +20,7 @@ from vfl_node.cli.shared import (
     app,
     client_at,
     follow,
+    limit_text,
     out,
     print_json,
     print_table,
@@ -145,8 +146,7 @@ def budgets(
     )
     for name, limits in (found["peers"] | found["models"]).items():
         for limit, budget in (limits or {}).items():
-            allowed = "no bound" if budget["allowed"] is None else f"{budget['allowed']:,}"
-            table.add_row(name, limit, f"{budget['used']:,}", allowed)
+            table.add_row(name, limit, f"{budget['used']:,}", limit_text(budget))
         if limits is None:
             table.add_row(name, "what was counted is damaged (E_STATE_CORRUPT)")
     if table.row_count:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 from rich.table import Table
 
-from vfl_node.cli.shared import app, err, out, print_json, print_table
+from vfl_node.cli.shared import app, err, limit_text, out, print_json, print_table
 from vfl_node.errors import UsageError
 from vfl_node.settings.node import Settings
 from vfl_node.settings.reading import load_settings
@@ -85,10 +85,7 @@ def _print(lane: dict[str, Any]) -> None:
     seen = lane["seen"]
     signed = f"; {lane['partner']} has signed entry {seen['entry']} on {seen['at'][:10]}" if seen else ""
     out.print(f"{lane['partner']}: {lane['entries']} entries, head {lane['head'] or 'none'}{signed}", markup=False)
-    used = (
-        f"{name} {budget['used']:g} of {'any' if budget['allowed'] is None else budget['allowed']}"
-        for name, budget in lane["budgets"].items()
-    )
+    used = (f"{name} {budget['used']:g} of {limit_text(budget, 'any')}" for name, budget in lane["budgets"].items())
     out.print("used: " + ", ".join(used), markup=False)
     table = Table("entry", "at", "kind", "what", box=None, pad_edge=False)
     for entry in lane["listed"]:

@@ -209,6 +209,8 @@ def _word(value: Any) -> str:
         return "no bound"
     if isinstance(value, str):
         return value
+    if isinstance(value, dict):
+        return f"{value['most']:,}" + (f" per {value['per']}" if value["per"] else "") if "most" in value else json.dumps(value)
     if isinstance(value, Iterable):
-        return ", ".join(_word(each) if not isinstance(each, dict) else json.dumps(each) for each in value) or "none"
+        return ", ".join(map(_word, value)) or "none"
     return f"{value:,}" if isinstance(value, int) else f"{value:g}"

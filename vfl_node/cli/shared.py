@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from enum import Enum
 from pathlib import Path
@@ -95,6 +95,16 @@ def check_writable(target: Path, option: str) -> None:
             raise UsageError(f"{target} is not a file", code="E_FILE", hint=f"name a file by {option}")
         with tempfile.NamedTemporaryFile(prefix=target.name, dir=target.parent):
             pass
+
+
+def limit_text(use: Mapping[str, Any], unbounded: str = "no bound") -> str:
+    """What a budget allows, as :meth:`vfl_node.settings.bounds.Use.describe` has it, and when one more fits if none does."""
+    if use["allowed"] is None:
+        return unbounded
+    if not use.get("per"):
+        return f"{use['allowed']:,}"
+    free = f" (the next is free on {use['free']})" if use["used"] >= use["allowed"] else ""
+    return f"{use['allowed']:,} per {use['per']}{free}"
 
 
 def print_json(document: Any, *, indent: int | None = 2) -> None:

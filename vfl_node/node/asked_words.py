@@ -19,6 +19,7 @@ from vfl_node.node.record import Record
 from vfl_node.node.spending import counts_with
 from vfl_node.node.store import Store
 from vfl_node.report.compared_settings import compare_settings
+from vfl_node.settings.bounds import Use
 from vfl_node.settings.node import Settings
 from vfl_node.trust.consents import Consent
 from vfl_node.trust.manifest import DIGITS, Manifest, declare, keywords
@@ -41,7 +42,7 @@ def describe(settings: Settings, store: Store, record: Record, manifest: Manifes
     Returns:
         id, name, purpose, submitter, state, digest, digits (that name it), created, expires, signed (whether answers are);
         parties: {name, role}; steps: sentences on what is done; reveals: {to, what, bound, new};
-        budgets: {partner, limit, used, after (at most), allowed}; previous: id of the last job of this name and these
+        budgets: {partner, limit, after (at most), used, allowed, …}; previous: id of the last job of this name and these
         parties, or None; same: whether that one was the same job; differences: {key, before, now};
         decision: {verdict, by, at, note}, or None; manifest: the document itself; told: {name, by} of parties whose
         card was told and not compared.
@@ -152,17 +153,17 @@ def _list_budgets(settings: Settings, job: Job) -> Iterator[dict[str, Any]]:
     }
     for name in job.parties.others(settings.name):
         try:
-            used = counts_with(settings, name).usage()
+            allowed = settings.rules.limits_of(name).budgets
+            uses = counts_with(settings, name).list_uses(allowed)
             spent = counts_with(settings, name).account().total(table_name(settings, job)).mu
         except StateError:
             continue
-        after = {limit: used[limit] + more[limit] for limit in more if more[limit]}
+        after = {limit: uses[limit].used + more[limit] for limit in more if more[limit]}
         if opens.mu:
-            used["epsilon"] = round(epsilon_of(spent), 2)
+            uses["epsilon"] = Use(round(epsilon_of(spent), 2), allowed.epsilon)
             after["epsilon"] = round(epsilon_of(compose([spent, opens.mu])), 2)
         for limit, count in after.items():
-            allowed = getattr(settings.rules.limits_of(name).budgets, limit)
-            yield {"partner": name, "limit": limit, "used": used[limit], "after": count, "allowed": allowed}
+            yield {"partner": name, "limit": limit, "after": count, **uses[limit].describe()}
 
 
 def _to_document(decision: Decision | None) -> dict[str, Any] | None:

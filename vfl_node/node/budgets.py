@@ -14,7 +14,9 @@ from vfl_node.training.prediction.stored import FileShown
 
 
 def budgets(settings: Settings, store: Store) -> dict[str, dict[str, dict[str, Any] | None]]:
-    """``peers``: peer → budget → {used, allowed}; ``models``: job → the same of its served model. None of what is damaged.
+    """``peers``: peer → budget → {used, allowed, …}; ``models``: job → the same of its served model. None of what is damaged.
+
+    :meth:`vfl_node.settings.bounds.Use.describe` says more of the keys.
 
     Of a budget over one set or table ``used`` is that of the one of which most is used.
     """
@@ -38,11 +40,10 @@ def _predicted_rows(settings: Settings, store: Store, job_id: str) -> int:
 
 def _peer(settings: Settings, name: str) -> dict[str, Any] | None:
     try:
-        used = counts_with(settings, name).usage()
+        uses = counts_with(settings, name).list_uses(settings.rules.limits_of(name).budgets)
     except StateError:
         return None
-    allowed = settings.rules.limits_of(name).budgets
-    return {budget: {"used": count, "allowed": getattr(allowed, budget)} for budget, count in used.items()}
+    return {budget: use.describe() for budget, use in uses.items()}
 
 
 def _model(shown: FileShown) -> dict[str, Any] | None:

@@ -22,8 +22,11 @@ from vfl_node.errors import UsageError
 from vfl_node.gdp import epsilon_of
 from vfl_node.node.partner_upgrade import import_counts
 from vfl_node.process.files import read_checked
-from vfl_node.session.counted import LOSS, Counted
+from vfl_node.process.machine import utc_now
+from vfl_node.session.counted import BUDGETS, LOSS, Counted, count_new
 from vfl_node.session.spent import Account, Expense, Spent
+from vfl_node.settings.bounds import Use, rates_of, total_of
+from vfl_node.settings.limits import Budgets
 from vfl_node.trust.lanes import FILE, Lane, LaneEntry, Signing
 
 _SPENT, _FORGOTTEN = "spent", "forgotten"
@@ -46,7 +49,9 @@ class PartnerCounts:
         self._summed = 0  # entries
         self._newest: LaneEntry | None = None  # the last of them
         self._kinds: dict[str, dict[str, str]] = {}  # kind → line → the job that has only set it aside; empty: it is counted
+        self._since: dict[str, dict[str, str]] = {}  # kind → line → when it began to count
         self._released: dict[str, set[str]] = {}
+        self._latest = ""  # time of an entry until now
         import_counts(folder, self.lane)
 
     def usage(self) -> dict[str, float]:
@@ -65,14 +70,25 @@ class PartnerCounts:
             "epsilon": round(max((epsilon_of(account.total(name).mu) for name in account.tables), default=0), 2),
         }
 
+    def list_uses(self, allowed: Budgets) -> dict[str, Use]:
+        """Name of the limit → how much is used of its bound of which least is left. Raises StateError as :meth:`usage`."""
+        uses = {}
+        for budget, used in self.usage().items():
+            limit = getattr(allowed, budget)
+            each = [count_new(rate, self._dated(BUDGETS[budget]), self._now) for rate in rates_of(limit)]
+            if not each or total_of(limit) is not None:
+                each.insert(0, Use(used, total_of(limit)))
+            uses[budget] = min(each, key=lambda use: use.left)
+        return uses
+
     def check(self, what: Counted) -> None:
         """Raise what :meth:`count` would, and count nothing."""
-        what.number(self._lines(what.kind), self.peer, self._gone(what.kind))
+        self._number(what)
 
     def count(self, what: Counted) -> int:
         """As :meth:`vfl_node.session.memory.Memory.count`."""
         with self._alone():
-            number = what.number(self._lines(what.kind), self.peer, self._gone(what.kind))
+            number = self._number(what)
             counted = what.is_known(self._counting(what.kind)) and what.line not in self._set_aside(what.kind)
             if number and not counted:
                 self._add("count", {what.kind: [what.line]})
@@ -152,6 +168,15 @@ class PartnerCounts:
     def _add(self, kind: str, lines: dict[str, list[str]], **more: Any) -> None:
         self.lane.append(kind, {"lines": lines} | more)
 
+    def _number(self, what: Counted) -> int:
+        self._refresh()
+        return what.number(dict(self._since.get(what.kind, {})), self.peer, self._now, self._gone(what.kind))
+
+    @property
+    def _now(self) -> str:
+        """The time; while the clock is behind what it once said, that of the newest entry: no period ends early by it."""
+        return max(utc_now(), self._latest)
+
     def _lines(self, kind: str) -> list[str]:
         """All lines of a kind, in the order in which they came: what was counted, set aside or released."""
         self._refresh()
@@ -160,6 +185,10 @@ class PartnerCounts:
     def _counting(self, kind: str) -> list[str]:
         """The lines of a kind that count."""
         return [line for line in self._lines(kind) if line not in self._gone(kind)]
+
+    def _dated(self, kind: str) -> dict[str, str]:
+        """The lines of a kind that count → since when."""
+        return {line: self._since[kind][line] for line in self._counting(kind)}
 
     def _gone(self, kind: str) -> Collection[str]:
         return self._released.get(kind, ())
@@ -176,18 +205,22 @@ class PartnerCounts:
         with self._lock:
             entries = self.lane.entries
             if self._summed and (len(entries) < self._summed or entries[self._summed - 1] is not self._newest):
-                self._summed, self._kinds, self._released = 0, {}, {}
+                self._summed, self._kinds, self._since, self._released, self._latest = 0, {}, {}, {}, ""
             for entry in entries[self._summed :]:
                 self._sum_up(entry)
             self._summed, self._newest = len(entries), entries[-1] if entries else None
 
     def _sum_up(self, entry: LaneEntry) -> None:
+        self._latest = max(self._latest, entry.at)
         for kind, lines in entry.body.get("lines", {}).items():
             known, gone = self._kinds.setdefault(kind, {}), self._released.setdefault(kind, set())
+            since = self._since.setdefault(kind, {})
             for line in lines:
                 if entry.kind == "release":
                     gone.add(line)
                     continue
+                if line in gone or line not in since:
+                    since[line] = self._latest
                 gone.discard(line)
                 counted = entry.kind != "reserve" or known.get(line) == ""
                 known[line] = "" if counted else entry.body["job"]

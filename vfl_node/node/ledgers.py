@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat,
 from vfl_node.errors import StateError, UsageError, VflError
 from vfl_node.node.counts import PartnerCounts
 from vfl_node.node.spending import counts_with
+from vfl_node.settings.limits import Budgets
 from vfl_node.settings.node import Settings
 from vfl_node.trust.lane_check import LaneVerdict, verify_lane
 from vfl_node.trust.lanes import FILE, LaneEntry, entry_text, seen_text
@@ -45,31 +46,28 @@ def describe_all(settings: Settings, partners: list[str], since: str = "") -> li
 
     Returns:
         Of each: partner, error (what is wrong with it, or None) and, without one, entries (number), head; seen: {entry, at} of
-        the newest that the partner has signed, None without one; budgets: name → {used, allowed}; listed: entries, each with n,
-        at, kind, text.
+        the newest that the partner has signed, None without one; budgets: name → {used, allowed, …}; listed: entries, each with
+        n, at, kind, text.
     """
     found = []
     for name in partners:
         try:
-            lane = _describe_lane(counts_with(settings, name), since)
+            found.append(_describe_lane(counts_with(settings, name), settings.rules.limits_of(name).budgets, since))
         except StateError as error:
             found.append({"partner": name, "error": str(error)})
-            continue
-        allowed = settings.rules.limits_of(name).budgets
-        budgets = {budget: {"used": used, "allowed": getattr(allowed, budget)} for budget, used in lane.pop("used").items()}
-        found.append(lane | {"error": None, "budgets": budgets})
     return found
 
 
-def _describe_lane(counts: PartnerCounts, since: str) -> dict[str, Any]:
+def _describe_lane(counts: PartnerCounts, allowed: Budgets, since: str) -> dict[str, Any]:
     entries = counts.lane.entries
     signed = next((entry for entry in reversed(entries) if entry.body.get("ours", {}).get("signature")), None)
     return {
         "partner": counts.peer,
+        "error": None,
         "entries": len(entries),
         "head": entries[-1].link.hex() if entries else None,
         "seen": {"entry": signed.body["ours"]["entries"], "at": signed.at} if signed else None,
-        "used": counts.usage(),
+        "budgets": {budget: use.describe() for budget, use in counts.list_uses(allowed).items()},
         "listed": [
             {"n": entry.number, "at": entry.at, "kind": entry.kind, "text": describe(entry, counts.peer)}
             for entry in entries

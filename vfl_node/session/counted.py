@@ -6,14 +6,27 @@ limit is lowered later.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from vfl_node.errors import PolicyError
+from vfl_node.settings.bounds import Bound, Limit, Use, count_recent, rates_of, total_of
 from vfl_node.settings.refusals import tell_why
 
 LOSS = "loss "
 """Before the number of an accepted loss among linkages and changes: what is drawn after it counts as drawn anew."""
+
+ANY_SET = b"any set"
+"""In place of a set where linkages on different terms are counted: noise of pairs that did not change is drawn once on each."""
+
+BUDGETS = {
+    "alignments": "inputs",
+    "changes": "changes",
+    "trainings": "trainings",
+    "models_served": "models",
+    "linkages": "linkages",
+}
+"""Budget of the policy → what is counted towards it."""
 
 
 @dataclass(frozen=True)
@@ -23,8 +36,8 @@ class Counted:
     Attributes:
         kind: what it is counted among.
         line: what stands for it there.
-        limit: how many there may be; None: any number.
-        error: the text of a refusal, with ``{peer}`` and ``{count}`` in it.
+        limit: how many there may be. Bounds with a period are about all new ones of its kind, over whatever set or table.
+        error: the text of a refusal, with ``{peer}``, ``{count}`` and ``{limit}`` in it.
         hint: of that, with ``{more}`` for the smallest limit that would allow it.
         what: of the job is not allowed, for peers.
         over: how the lines begin to which the same limit applies. So it does to all of one word, of before tables were counted
@@ -35,7 +48,7 @@ class Counted:
 
     kind: str
     line: str
-    limit: int | None
+    limit: Limit
     error: str
     hint: str
     what: str = "alignment"
@@ -43,12 +56,13 @@ class Counted:
     free: int = 0
     begins: bool = True
 
-    def number(self, lines: Sequence[str], peer: str, released: Collection[str] = ()) -> int:
+    def number(self, lines: Mapping[str, str], peer: str, now: str, released: Collection[str] = ()) -> int:
         """Which one it is of those that count towards the same limit, from 1; 0: it does not count.
 
         Args:
-            lines: of what was counted with ``peer`` before, and of what was set aside.
+            lines: of what was counted with ``peer`` before, and of what was set aside → since when.
             peer: a partner.
+            now: the time.
             released: those of them that do not count any more, since their jobs have not begun to use them.
 
         Raises:
@@ -61,18 +75,35 @@ class Counted:
         if not self.begins and all(line.startswith(LOSS) for line in before):
             return 0
         count = sum(line not in released for line in before) - self.free
-        if self.limit is not None and count >= self.limit:
+        limit = total_of(self.limit)
+        if limit is not None and count >= limit:
             raise PolicyError(
-                self.error.format(peer=peer, count=count),
+                self.error.format(peer=peer, count=count, limit=limit),
                 code="E_BUDGET",
                 hint=self.hint.format(more=count + 1),
                 for_peer=tell_why("budget"),
             )
+        self._check_rates({line: at for line, at in lines.items() if line not in released}, peer, now)
         return (min(map(before.index, known)) if known else len(before)) + 1
 
     def is_known(self, lines: Sequence[str]) -> bool:
         """Whether it is counted already."""
         return not self._known.isdisjoint(lines)
+
+    def _check_rates(self, counting: Mapping[str, str], peer: str, now: str) -> None:
+        """Raise PolicyError (``E_BUDGET``) if it would be one new one too many within a period."""
+        if self.line.rpartition(" ")[2] in _list_new(counting):
+            return
+        uses = [count_new(rate, counting, now) for rate in rates_of(self.limit)]
+        if full := [use for use in uses if use.left < 1]:
+            use = max(full, key=lambda use: str(use.free))
+            budget = next(name for name, kind in BUDGETS.items() if kind == self.kind)
+            raise PolicyError(
+                f"{peer}.budgets.{budget}: {use.used} of {use.most} per {use.per} are used; the next is free on {use.free}",
+                code="E_BUDGET",
+                hint=f"wait until then, or raise budgets.{budget} in the policy",
+                for_peer=tell_why("budget"),
+            )
 
     @property
     def _known(self) -> frozenset[str]:
@@ -80,7 +111,22 @@ class Counted:
         return frozenset((self.line, self.line.rpartition(" ")[2]))
 
 
-def aligned_sets(digest: bytes, limit: int | None) -> Counted:
+def count_new(rate: Bound, counting: Mapping[str, str], now: str) -> Use:
+    """How much of a bound with a period is used by lines of one kind that count → since when."""
+    return count_recent(rate, _list_new(counting).values(), now)
+
+
+def _list_new(counting: Mapping[str, str]) -> dict[str, str]:
+    """What the lines of one kind stand for, whatever set or table it is over → since when; a linkage has several lines."""
+    new: dict[str, str] = {}
+    for line, at in counting.items():
+        over, _, what = line.rpartition(" ")
+        if over != ANY_SET.hex():
+            new[what] = min(at, new.get(what, at))
+    return new
+
+
+def aligned_sets(digest: bytes, limit: Limit) -> Counted:
     """A pair of sets of ids, ours and the peer's, before any list of an alignment leaves.
 
     Sets that differ in one identifier tell by their sizes whether the other party has it: an alignment in which either set
@@ -94,7 +140,7 @@ def aligned_sets(digest: bytes, limit: int | None) -> Counted:
         "inputs",
         digest.hex(),
         limit,
-        f"{{count}} different pairs of sets have been aligned with {{peer}}, and this node allows {limit} (budgets.alignments)",
+        "{count} different pairs of sets have been aligned with {peer}, and this node allows {limit} (budgets.alignments)",
         "align one of the earlier sets again, or raise budgets.alignments in the policy: "
         "from sets that differ in a few ids both parties may learn about those",
     )
@@ -120,7 +166,7 @@ def changed_sets(table: str, digest: bytes, limit: int | None, *, hides: bool = 
         over + digest.hex(),
         limit,
         f"sets have changed {{count}} times between alignments of table {table!r} with {{peer}}, of which at least one hid how "
-        f"many are shared, and this node allows {limit} changes (budgets.changes)",
+        "many are shared, and this node allows {limit} changes (budgets.changes)",
         "align one of the earlier sets again. Where a table grows between jobs, each of them is a change: "
         "budgets.changes: {more} in the policy allows one more. Know that c changes leave about 2/(c + 2) of what dummies hide "
         "and of the records among which an obfuscated set hides the shared ones at most its share of the table, to the power "
@@ -131,7 +177,7 @@ def changed_sets(table: str, digest: bytes, limit: int | None, *, hides: bool = 
     )
 
 
-def telling_training(digest: bytes, job_id: str, limit: int | None) -> Counted:
+def telling_training(digest: bytes, job_id: str, limit: Limit) -> Counted:
     """A training with synthetic rows over a set of our own, before anything of it leaves; a job is counted once.
 
     Synthetic rows are drawn anew in each training: they could only stay the same if the shared positions of the other
@@ -149,7 +195,7 @@ def telling_training(digest: bytes, job_id: str, limit: int | None) -> Counted:
         over + job_id,
         limit,
         "there were {count} trainings with {peer} over this node's records in which rows were made up for those that a party "
-        f"lacks, or weights or sums opened without noise, and this node allows {limit} (budgets.trainings)",
+        "lacks, or weights or sums opened without noise, and this node allows {limit} (budgets.trainings)",
         "align by psi, where no row is made up; say train.epsilon, with which hidden training is bounded otherwise; or raise "
         "budgets.trainings in the policy: such rows, first weights and the records held out are drawn anew in each training, "
         "and whoever compares trainings sees through them",
@@ -158,7 +204,7 @@ def telling_training(digest: bytes, job_id: str, limit: int | None) -> Counted:
     )
 
 
-def served_model(table: str, model: str, limit: int | None) -> Counted:
+def served_model(table: str, model: str, limit: Limit) -> Counted:
     """A model that answers a partner, before anything of an answer leaves.
 
     Each model over a table gives the partner another equation for the columns of a record that it asks for. A table counts by
@@ -174,7 +220,7 @@ def served_model(table: str, model: str, limit: int | None) -> Counted:
         "models",
         over + model,
         limit,
-        f"{{count}} models over this table have answered {{peer}}, and this node allows {limit} (budgets.models_served)",
+        "{count} models over this table have answered {peer}, and this node allows {limit} (budgets.models_served)",
         "ask an earlier model, or raise budgets.models_served in the policy: each model gives another equation for the "
         "columns of a record, and from as many as it has columns they follow",
         "prediction",
@@ -182,7 +228,7 @@ def served_model(table: str, model: str, limit: int | None) -> Counted:
     )
 
 
-def linked_sets(records: bytes, linkage: bytes, limit: int | None) -> Counted:
+def linked_sets(records: bytes, linkage: bytes, limit: Limit) -> Counted:
     """A linkage over a set of records, before anything of it leaves.
 
     Noise on similarities is the same in every job on the same terms, and drawn anew on others. Another set of the peer asks
@@ -197,9 +243,9 @@ def linked_sets(records: bytes, linkage: bytes, limit: int | None) -> Counted:
     return Counted(
         "linkages",
         over + linkage.hex(),
-        limit,
+        total_of(limit) if records == ANY_SET else limit,
         "this node's records were linked with those of {peer} in {count} different ways (other terms, or another set), "
-        f"and this node allows {limit} (budgets.linkages)",
+        "and this node allows {limit} (budgets.linkages)",
         "link the same sets on the terms of an earlier job, or raise budgets.linkages in the policy: noise is drawn anew on "
         "other terms, and the mean of several similarities of a pair tells its distance",
         "linkage",

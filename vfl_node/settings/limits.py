@@ -15,6 +15,7 @@ from vfl_node.job import Name, ProtocolName
 from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.job.training import TRAINERS
 from vfl_node.job.unaligned import METHODS
+from vfl_node.settings.bounds import Limit, tighten
 from vfl_node.settings.hours import Window
 
 UnboundedModel = Literal["networks", "taylor", "exact"]
@@ -46,7 +47,7 @@ Count = Annotated[int, Field(ge=0)] | None
 class Budgets(Frozen):
     """How much may happen with one partner over many jobs."""
 
-    alignments: Annotated[Count, MOST] = Field(
+    alignments: Annotated[Limit, MOST] = Field(
         default=20,
         description="how many different pairs of sets (this node's and a partner's) may ever be aligned; from two pairs "
         "that differ in a few ids either party may learn about these ids",
@@ -58,13 +59,13 @@ class Budgets(Frozen):
         "again what hides it, or lets it be told: c changes leave about 2/(c + 2) of what dummies hide, and of the records "
         "that hide the shared ones in a set of m of n_s at most (m/n_s)^c",
     )
-    trainings: Annotated[Count, MOST] = Field(
+    trainings: Annotated[Limit, MOST] = Field(
         default=20,
         description="how many trainings with synthetic rows, or with weights or sums of hidden training opened, a partner "
         "may ever have over the same records of this node; synthetic rows, first weights and the records held out are "
         "drawn again in each training, real rows are not, so comparing a few trainings separates them",
     )
-    linkages: Annotated[Count, MOST] = Field(
+    linkages: Annotated[Limit, MOST] = Field(
         default=5,
         description="in how many different ways the same records may ever be linked with a partner's: another set of the "
         "partner is one, and so are other terms (keys, encoding, candidates, noise). On these noise is drawn anew, and the "
@@ -78,7 +79,7 @@ class Budgets(Frozen):
         description="about how many different rows of one model a partner may ever learn about by predictions. All rows of "
         "a batch count. All of them are computed with the same weights, so a copy among them is equal to its source",
     )
-    models_served: Annotated[Count, MOST] = Field(
+    models_served: Annotated[Limit, MOST] = Field(
         default=5,
         description="how many different hidden models over one table may ever answer one partner: each gives another "
         "equation of the columns of a record that is asked for",
@@ -248,7 +249,9 @@ def _tighten(one: Section, other: Section) -> Section:
 
 
 def _fewer(left: Any, right: Any) -> Any:
-    return left if right is None else right if left is None else min(left, right)
+    if left is None or right is None:
+        return right if left is None else left
+    return tighten(left, right) if isinstance(left, tuple) or isinstance(right, tuple) else min(left, right)
 
 
 def _common(left: Any, right: Any) -> Any:

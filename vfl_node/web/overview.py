@@ -29,11 +29,15 @@ class BudgetLine:
         title: what it counts.
         used: how much of it is used.
         allowed: how much its owner allows; None: without a bound.
+        per: within which period; None: for as long as the records stay the same.
+        free: the day on which fewer count, of a period.
     """
 
     title: str
     used: float
     allowed: float | None
+    per: str | None = None
+    free: str | None = None
 
     @property
     def nearly(self) -> bool:
@@ -45,7 +49,10 @@ class BudgetLine:
         """What is left, in words."""
         if self.allowed is None:
             return f"{self.used:,g} used, no bound"
-        return f"{round(max(0, self.allowed - self.used), 2):,g} of {self.allowed:,g} left"
+        left = max(0, self.allowed - self.used)
+        per = f" per {self.per}" if self.per else ""
+        free = f", the next is free on {self.free}" if self.free and not left else ""
+        return f"{round(left, 2):,g} of {self.allowed:,g}{per} left{free}"
 
 
 def budget_groups(budgets: Mapping[str, Mapping[str, Any]]) -> dict[str, list[BudgetLine] | None]:
@@ -56,9 +63,9 @@ def budget_groups(budgets: Mapping[str, Mapping[str, Any]]) -> dict[str, list[Bu
 
 
 def used_lines(limits: Mapping[str, Any]) -> list[BudgetLine]:
-    """Those limits of one peer or model of which something is used."""
+    """Those limits of one peer or model of which something is used, or may be within a period."""
     return [
-        BudgetLine(TITLES.get(limit, limit), budget["used"], budget["allowed"])
+        BudgetLine(TITLES.get(limit, limit), **budget)
         for limit, budget in limits.items()
-        if budget["used"]
+        if budget["used"] or budget.get("per")
     ]

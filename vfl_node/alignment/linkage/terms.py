@@ -7,12 +7,10 @@ import json
 
 from vfl_node.errors import ProtocolError
 from vfl_node.job import Align
+from vfl_node.session.counted import ANY_SET
 from vfl_node.transport.generated.vfl.v1.linkage_pb2 import EncodingTerms
 
 DIGEST_BYTES = 32
-
-ANY_SET = b"any set"
-"""In place of a set where linkages on different terms are counted: noise of pairs that did not change is drawn once on each."""
 
 SHOWN = ("bits", "count", "commitment")
 """What the coordinator tells each party of the other's terms."""
