@@ -27,6 +27,7 @@ from vfl_node.trust import dsse
 from vfl_node.trust.cards import Card
 from vfl_node.trust.consents import KIND, make_consent, parse_consent, read_consent, sign_consent
 from vfl_node.trust.manifest import Manifest, make_manifest
+from vfl_node.trust.signers import Signers
 
 JOB = job_of()
 
@@ -111,9 +112,16 @@ class Signing:
     def __init__(self, own: Party, *pinned: Party) -> None:
         self.key: Ed25519PrivateKey | None = own.signing
         self.cards = {party.name: party.card.card for party in (own, *pinned)}
+        self.settings: Any = None
 
     def card(self, name: str) -> Card | None:
         return self.cards.get(name)
+
+    def is_compared(self, name: str) -> bool:
+        return Signers(self.settings).is_compared(name)
+
+    def advise(self, name: str) -> str:
+        return Signers(self.settings).advise(name)
 
     def digests(self, names: Any) -> dict[str, str]:
         return {name: self.cards[name].digest for name in names if name in self.cards}
@@ -126,8 +134,14 @@ class Lab:
         monkeypatch.setattr(module, "Signers", lambda settings: self.signing)
         self.peers = {"clinic": Peer(card=Path("clinic.card"), words_compared=True)}
         self.settings: Any = SimpleNamespace(
-            name="lab", federation=FEDERATION, rules=Policy(preset="careful"), pairs=True, peers=self.peers
+            name="lab",
+            federation=FEDERATION,
+            rules=Policy(preset="careful"),
+            pairs=True,
+            peers=self.peers,
+            state_dir=folder / "state",
         )
+        self.signing.settings = self.settings
         self.consents = Consents(self.settings, self.store)
 
     def job(self, manifest: Manifest, **documents: bytes) -> JobConsents:
@@ -199,6 +213,14 @@ def test_a_submitter_with_a_card_must_sign(lab: Lab, parties: dict[str, Party]) 
     assert "another card of lab" in offered(lab, about(parties, now=None))
 
 
+def test_under_a_strict_policy_every_party_must_sign(lab: Lab, parties: dict[str, Party]) -> None:
+    """Or whoever submits could leave the card of a party out, and nobody would ask for its consent."""
+    partial = about(parties, cards={"clinic": parties["clinic"].card.card.digest}, now=None)
+    assert offered(lab, partial) == ""
+    lab.settings.rules = Policy(preset="strict")
+    assert "E_CONSENT a consent cannot be used: the manifest has another card of lab" in offered(lab, partial)
+
+
 def test_a_node_without_a_key_signs_nothing_and_needs_nothing(lab: Lab, parties: dict[str, Party]) -> None:
     lab.signing.key, lab.signing.cards = None, {}
     plain = about(parties, cards={}, now=None)
@@ -213,7 +235,7 @@ def test_a_node_without_a_key_signs_nothing_and_needs_nothing(lab: Lab, parties:
 
 def offered(lab: Lab, manifest: Manifest) -> str:
     """Why an offer with this manifest is refused; empty if it is not."""
-    offer: Any = SimpleNamespace(manifest=manifest.to_bytes(), job_id=manifest.id, consents=[])
+    offer: Any = SimpleNamespace(manifest=manifest.to_bytes(), job_id=manifest.id, consents=[], cards=[])
     try:
         lab.consents.take("clinic", offer, JOB)
     except PolicyError as error:
@@ -243,4 +265,5 @@ def test_a_strict_owner_takes_no_consent_under_a_card_that_nobody_has_compared(
         with pytest.raises(PolicyError, match="no card of clinic whose words were compared") as caught:
             use()
         assert caught.value.code == "E_CONSENT"
-        assert "pair with clinic" in caught.value.hint
+        how = "the active party tells the card of clinic" if peer.relayed else "pair with clinic"
+        assert how in caught.value.hint

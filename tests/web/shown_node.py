@@ -83,6 +83,7 @@ SHOWN: dict[str, Any] = {
     "same": False,
     "differences": [{"key": "train.epochs", "before": "3", "now": HOSTILE}],
     "signed": True,
+    "told": [],
     "decision": None,
     "by": "one",
     "yes": [],

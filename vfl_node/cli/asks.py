@@ -113,6 +113,8 @@ def _list_lines(shown: Mapping[str, Any]) -> Iterator[str]:
         yield f"  {each['limit']} with {each['partner']}: {each['used']:,} → {each['after']:,} ({allowed})"
     yield from _list_differences(shown)
     yield "answers are signed by each party" if shown["signed"] else "answers are not signed: this node has no signing key"
+    for each in shown["told"]:
+        yield f"the card of {each['name']} was told by {each['by']}, not compared: vfl-node card {each['name']}"
     if decision := shown["decision"]:
         who = "by the policy" if decision["by"] == "rule" else f"by {' and '.join(decision['persons']) or 'the owner'}"
         verdict = {"approve": "approved", "refuse": "refused"}[decision["verdict"]]

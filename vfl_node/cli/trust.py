@@ -18,7 +18,9 @@ from vfl_node.settings.policy import SAYS_YES
 from vfl_node.settings.reading import load_settings
 
 if TYPE_CHECKING:
+    from vfl_node.trust.cards import SignedCard
     from vfl_node.trust.pending import Pending
+    from vfl_node.trust.told import Told
 
 LOOK_S = 0.5
 """How often it is checked whether somebody has joined."""
@@ -139,17 +141,32 @@ def renew(
 @app.command()
 def card(
     config: Config,
-    name: Annotated[Optional[str], typer.Argument(metavar="NAME", help="A party that was paired with.")] = None,  # noqa: UP045
+    name: Annotated[Optional[str], typer.Argument(metavar="NAME", help="A peer.")] = None,  # noqa: UP045
+    compared: Annotated[
+        bool, typer.Option("--compared", help="Of a relayed peer: both owners see the same words. You are asked.")
+    ] = False,
+    forget: Annotated[bool, typer.Option("--forget", help="Of a relayed peer: forget its card; it is told anew.")] = False,
 ) -> None:
-    """Show this party's card, or that of a peer: what was signed, and the fingerprints of its keys."""
+    """Show this party's card, or that of a peer: what was signed, the fingerprints of its keys, and how the card came here."""
     from vfl_node.transport.credentials import load_credentials
     from vfl_node.trust.keys import shown_card
     from vfl_node.trust.pending import card_of
+    from vfl_node.trust.told import find_told, forget_told
 
     settings = load_settings(config)
+    if compared or forget:
+        _check_relayed(settings, name)
+    if forget:
+        forget_told(settings, str(name))
+        out.print(f"the card of {name} is forgotten; the active party tells it again with its next job", markup=False)
+        return
+    told = None
     if name is not None:
         _check(name)
-        signed = card_of(settings, name)
+        if (peer := settings.peers.get(name)) and peer.relayed:
+            told, signed = find_told(settings, name)
+        else:
+            signed = card_of(settings, name)
     elif settings.tls is None:
         raise UsageError("a node without tls has no card", code="E_CONFIG", hint="vfl-node init makes keys and settings")
     else:
@@ -163,7 +180,9 @@ def card(
     out.print(f"card {shown.serial}:      from {shown.issued:%Y-%m-%d} until {shown.expires:%Y-%m-%d}", markup=False)
     if shown.revoked:
         out.print("given up:    its owner says that others may have these keys", markup=False)
-    if name is not None:
+    if told:
+        _compare_told(settings, told, signed, ask=compared)
+    elif name is not None:
         peer = settings.peers[name]
         paired = f"on {datetime.fromisoformat(peer.paired):%Y-%m-%d %H:%M}" if peer.paired else "earlier"
         out.print(f"paired:      {paired}, words {'' if peer.words_compared else 'not '}compared", markup=False)
@@ -218,6 +237,40 @@ def _compare(settings: Settings, name: str) -> None:
         out.print(f"start the node to meet it: vfl-node --role {settings.role} --config FILE", markup=False)
     says = {"rule": "run at once", "one": "wait for your answer", "two": "wait for the answers of two persons"}
     out.print(f"its jobs {says[SAYS_YES[settings.policy.preset]]}, unless a line of the policy says otherwise", markup=False)
+
+
+def _check_relayed(settings: Settings, name: str | None) -> None:
+    """Raise UsageError (``E_CONFIG``) unless ``name`` is a relayed peer: words of others were compared in the pairing."""
+    peer = settings.peers.get(name or "")
+    if peer is None or not peer.relayed:
+        known = ", ".join(sorted(name for name, peer in settings.peers.items() if peer.relayed)) or "none"
+        text = f"{name or settings.name} is no relayed peer of {settings.name}"
+        raise UsageError(text, code="E_CONFIG", hint=f"relayed peers: {known}; the words of others are compared in the pairing")
+
+
+def _compare_told(settings: Settings, told: Told, signed: SignedCard, *, ask: bool) -> None:
+    """Show how the card of a relayed peer came here, and both parties' words; if ``ask``, have the owner compare them."""
+    from vfl_node.transport.credentials import load_credentials
+    from vfl_node.trust.keys import own_card
+    from vfl_node.trust.told import mark_compared
+    from vfl_node.trust.words import spell_card
+
+    assert settings.tls  # or no card could be told
+    name = signed.card.name
+    own = own_card(load_credentials(settings.tls, name=settings.name, federation=settings.federation))
+    how = f"compared on {told.compared:%Y-%m-%d %H:%M}" if told.compared else "not compared"
+    out.print(f"told:        by {told.by} on {told.at:%Y-%m-%d %H:%M}, {how}", markup=False)
+    if told.changed:
+        out.print("changed:     another card was told before, and its owner has not signed this one", markup=False)
+    for card in sorted((own.card, signed.card), key=lambda card: card.name):
+        out.print(f"words of {card.name}: {' '.join(spell_card(card.digest))}", markup=False, soft_wrap=True)
+    if not ask:
+        return
+    if not typer.confirm(f"Does the owner of {name} see the same words, of both parties?"):
+        hint = f"other words mean that {told.by}, or who stands between, tells false cards: ask both owners"
+        raise UsageError(f"the card of {name} is not compared", code="E_CARD", hint=hint)
+    mark_compared(settings, name, told)
+    out.print(f"from now on only cards of {name} count that follow on this one", markup=False)
 
 
 def _check(name: str) -> None:

@@ -23,6 +23,7 @@ from vfl_node.settings.bounds import Use
 from vfl_node.settings.node import Settings
 from vfl_node.trust.consents import Consent
 from vfl_node.trust.manifest import DIGITS, Manifest, declare, keywords
+from vfl_node.trust.told import read_told
 
 Decision = tuple[Consent, str]
 """This party's answer, and what its owner has noted of it."""
@@ -43,7 +44,8 @@ def describe(settings: Settings, store: Store, record: Record, manifest: Manifes
         parties: {name, role}; steps: sentences on what is done; reveals: {to, what, bound, new};
         budgets: {partner, limit, after (at most), used, allowed, …}; previous: id of the last job of this name and these
         parties, or None; same: whether that one was the same job; differences: {key, before, now};
-        decision: {verdict, by, at, note}, or None; manifest: the document itself.
+        decision: {verdict, by, at, note}, or None; manifest: the document itself; told: {name, by} of parties whose
+        card was told and not compared.
 
     Raises:
         VflError: the job cannot be read any more, or what is stored is damaged.
@@ -77,6 +79,7 @@ def describe(settings: Settings, store: Store, record: Record, manifest: Manifes
             if setting.differs
         ],
         "signed": settings.name in manifest.signers,
+        "told": list(_list_told(settings, manifest)),
         "decision": _to_document(decision),
         "manifest": manifest.model_dump(mode="json"),
     }
@@ -97,6 +100,14 @@ def _find_last(store: Store, record: Record) -> Record | None:
                 continue
             return other
     return None
+
+
+def _list_told(settings: Settings, manifest: Manifest) -> Iterator[dict[str, Any]]:
+    """Parties whose card somebody has told this node, and nobody has compared."""
+    for party in manifest.parties:
+        at = settings.peers.get(party.name)
+        if at and at.relayed and (known := read_told(settings, party.name)) and not known[0].compared:
+            yield {"name": party.name, "by": known[0].by}
 
 
 def _list_steps(job: Job) -> Iterator[str]:

@@ -22,6 +22,7 @@ from vfl_node.settings.refusals import Why, refusal
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Offer
 from vfl_node.trust.consents import By, Consent, Verdict, make_consent, parse_consent, read_consent, sign_consent, unusable
 from vfl_node.trust.manifest import Manifest, make_manifest, parse_manifest, read_manifest
+from vfl_node.trust.relaying import cards_for, hear_cards
 from vfl_node.trust.signers import Signers
 
 NOTE = "note"
@@ -93,7 +94,7 @@ class Consents:
 
         Raises:
             PolicyError: it is not this job's (``E_MANIFEST``); it is too late to answer it, or a consent or card does not count
-                (``E_CONSENT``).
+                (``E_CONSENT``, ``E_CARD``).
             UsageError: as :meth:`submit`.
             StateError: as :meth:`submit`.
         """
@@ -104,6 +105,7 @@ class Consents:
         if manifest.has_expired():
             text = f"the job's manifest held until {manifest.expires:%Y-%m-%d %H:%M} UTC"
             raise PolicyError(text, code="E_CONSENT", hint="the other owner submits the job again", for_peer=text)
+        hear_cards(self._settings, manifest, peer, offer.cards)
         self._check_cards(manifest)
         self._check_compared(job.parties.all)
         heard = verify_all(self._signers, manifest, peer, offer.consents, NO_DOCUMENTS, begun=False)
@@ -118,22 +120,21 @@ class Consents:
         settings = self._settings
         if settings.rules.preset != "strict" or not settings.pairs:
             return
-        others = {name: settings.peers.get(name) for name in names if name != settings.name}
-        if bare := [name for name, peer in others.items() if not (peer and peer.card and peer.words_compared)]:
+        if bare := [name for name in names if name != settings.name and not self._signers.is_compared(name)]:
             text = f"preset strict: this node has no card of {' and '.join(bare)} whose words were compared"
-            hint = f"pair with {bare[0]}: vfl-node invite, vfl-node join; or choose another preset"
+            hint = f"{self._signers.advise(bare[0])}; or choose another preset"
             raise PolicyError(text, code="E_CONSENT", hint=hint, for_peer="it has no card of a party that was compared")
 
     def _check_cards(self, manifest: Manifest) -> None:
-        """Refuse a manifest in which a party has another card than here, or whose submitter has one here and none there.
+        """Refuse a manifest in which a party has another card than here, or its submitter (``strict``: any party) has none.
 
         Raises:
             PolicyError: it is like that (``E_CONSENT``).
         """
         ours, theirs = self._signers.digests([party.name for party in manifest.parties]), manifest.signers
-        asker = manifest.requested_by.party
+        must = ours if self._settings.rules.preset == "strict" else [manifest.requested_by.party]
         differing = [name for name, digest in theirs.items() if ours.get(name, digest) != digest]
-        differing += [asker] if asker in ours and asker not in theirs else []
+        differing += [name for name in must if name in ours and name not in theirs]
         if self._settings.name in theirs and self._settings.name not in ours:
             differing.append(self._settings.name)
         if differing:
@@ -250,7 +251,7 @@ class JobConsents:
     """
 
     def __init__(self, settings: Settings, store: Store, job_id: str) -> None:
-        self._store, self._id, self._signers = store, job_id, Signers(settings)
+        self._settings, self._store, self._id, self._signers = settings, store, job_id, Signers(settings)
         self._kept: Documents = store.documents(job_id)
         self.manifest = self._kept.get(MANIFEST, b"")
         self._read = parse_manifest(self.manifest) if self.manifest else None
@@ -287,6 +288,15 @@ class JobConsents:
     def covers(self, envelopes: Sequence[bytes]) -> bool:
         """Whether these are all that are needed, as they are here."""
         return not self.missing and set(self.envelopes) <= set(envelopes)
+
+    def cards_for(self, peer: str) -> list[bytes]:
+        """The cards that go to ``peer`` with the job. Raises PolicyError, UsageError where one is damaged."""
+        return cards_for(self._settings, self._read, peer) if self._read else []
+
+    def hear_cards(self, peer: str, envelopes: Sequence[bytes]) -> None:
+        """Keep the cards that ``peer`` has sent with the job. Raises as :func:`vfl_node.trust.relaying.hear_cards`."""
+        if self._read:
+            hear_cards(self._settings, self._read, peer, envelopes)
 
     def hear(self, peer: str, envelopes: Sequence[bytes], *, begun: bool) -> None:
         """Keep the consents that ``peer`` has sent; of one party the first one counts.

@@ -27,6 +27,7 @@ from vfl_node.settings.node import Settings
 from vfl_node.settings.refusals import SILENT
 from vfl_node.transport.bounds import MOST_JOB_BYTES
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Cancel, Notice, Offer, OfferReply
+from vfl_node.trust.relaying import list_newer
 
 log = structlog.get_logger()
 
@@ -61,6 +62,7 @@ class Offers:
             state = self._accept(peer, offer).state
             work = self._works.get(offer.job_id)
             consents = work.others.consents if work else JobConsents(self._settings, self._store, offer.job_id)
+            consents.hear_cards(peer, offer.cards)
             if work:
                 work.others.hear_consents(peer, offer.consents)
             else:
@@ -73,11 +75,14 @@ class Offers:
             reply = OfferReply(
                 job_id=offer.job_id, accepted=True, waits=waits, awaits=awaits, asked=asked, consents=consents.envelopes
             )
+            if work and not work.others.begun:
+                reply.cards.extend(consents.cards_for(peer))
         except VflError as error:
             if self._refusals.setdefault(peer, Seldom()).lets((offer.job_id, error.code)):
                 log.warning("job refused", job=peer_text(offer.job_id, 63), peer=peer, code=error.code, reason=error.message)
             code, reason = self._tell(error)
-            reply = OfferReply(job_id=offer.job_id, accepted=False, code=code, reason=reason)
+            cards = list_newer(self._settings, peer, offer.manifest) if error.code == "E_CONSENT" else ()
+            reply = OfferReply(job_id=offer.job_id, accepted=False, code=code, reason=reason, cards=cards)
         except Exception:
             log.exception("internal error", job=peer_text(offer.job_id, 63), peer=peer)  # the link must outlive it
             reply = OfferReply(job_id=offer.job_id, accepted=False, code="E_INTERNAL", reason=VflError("").for_peer)

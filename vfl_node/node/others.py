@@ -138,7 +138,7 @@ class Others:
     def tell(self) -> None:
         """Offer the job to all that may know of it, and wait for no reply; best effort."""
         for name in filter(self._may_know, self.names):
-            self._peers.tell(name, self._offer())
+            self._peers.tell(name, self._offer(name))
 
     def announce_in(self, meet: Callable[[], Meeting]) -> None:
         """As :meth:`announce`, in a meeting of its own that ``meet`` makes."""
@@ -284,8 +284,9 @@ class Others:
             return
         failpoints.reach("offer")
         key = self._record.id
-        reply = self._peers.ask(name, self._offer(), key=key, waiting=meeting, deadline=deadline).offer_reply
+        reply = self._peers.ask(name, self._offer(name), key=key, waiting=meeting, deadline=deadline).offer_reply
         meeting.hears(name, tuple(other for other in self._parties.all if other in reply.awaits))
+        self.consents.hear_cards(name, reply.cards)
         self._asked[name] = asked = set(reply.asked) if reply.accepted else set()
         if reply.accepted and name not in asked:
             self.hear_consents(name, reply.consents)
@@ -334,7 +335,7 @@ class Others:
         submitter = self._record.submitter
         return self._own == self._parties.active and name != submitter and submitter not in self._parties.peers_of(name)
 
-    def _offer(self) -> Notice:
+    def _offer(self, name: str) -> Notice:
         record = self._record
         return Notice(
             offer=Offer(
@@ -344,5 +345,6 @@ class Others:
                 ready=self._ready(),
                 manifest=self.consents.manifest,
                 consents=self.consents.envelopes,
+                cards=[] if self.begun else self.consents.cards_for(name),
             )
         )

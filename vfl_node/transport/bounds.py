@@ -42,7 +42,12 @@ MOST_MANIFEST_BYTES = 256 << 10
 MOST_CONSENTS, MOST_CONSENT_BYTES = 16, 2 << 10
 """Consents of one job, and the size of one."""
 
-MOST_OFFER_BYTES = 2 * MOST_JOB_BYTES + MOST_MANIFEST_BYTES + MOST_CONSENTS * MOST_CONSENT_BYTES
+MOST_CARDS, MOST_CARD_BYTES = 8, 12 << 10
+"""Cards that are told with one job, and the size of one."""
+
+_MOST_SIGNED_BYTES = MOST_CONSENTS * MOST_CONSENT_BYTES + MOST_CARDS * MOST_CARD_BYTES
+
+MOST_OFFER_BYTES = 2 * MOST_JOB_BYTES + MOST_MANIFEST_BYTES + _MOST_SIGNED_BYTES
 """So that a job a little too large is refused with a text."""
 
 MOST_UNKNOWN = 16
@@ -79,9 +84,9 @@ BOUNDS: dict[type[Message], FieldBound] = {
     # The standing link.
     session_pb2.Notice: FieldBound(MOST_OFFER_BYTES + 64),
     session_pb2.Hello: FieldBound(512),
-    session_pb2.Offer: FieldBound(MOST_OFFER_BYTES, {"consents": MOST_CONSENTS}),
+    session_pb2.Offer: FieldBound(MOST_OFFER_BYTES, {"consents": MOST_CONSENTS, "cards": MOST_CARDS}),
     session_pb2.OfferReply: FieldBound(
-        (4 << 10) + MOST_CONSENTS * MOST_CONSENT_BYTES, {"awaits": 16, "asked": 16, "consents": MOST_CONSENTS}
+        (4 << 10) + _MOST_SIGNED_BYTES, {"awaits": 16, "asked": 16, "consents": MOST_CONSENTS, "cards": MOST_CARDS}
     ),
     session_pb2.Cancel: FieldBound(4 << 10),
     session_pb2.Beat: FieldBound(64),

@@ -120,6 +120,16 @@ class Manifest(BaseModel):
         """Party that signs its answer → digest of its card, in the order of the job."""
         return {party.name: party.card_sha256 for party in self.parties if party.card_sha256}
 
+    @property
+    def active(self) -> str:
+        """The active party."""
+        return self.parties[0].name
+
+    @property
+    def passive(self) -> list[str]:
+        """The passive parties, in the order of the job."""
+        return [party.name for party in self.parties if party.role == "passive"]
+
     def has_expired(self, now: datetime | None = None) -> bool:
         """Whether it is too late to answer."""
         return (now or datetime.now(timezone.utc)) > self.expires

@@ -45,23 +45,25 @@ class Hello(_message.Message):
     def __init__(self, party: _Optional[str] = ..., role: _Optional[str] = ..., protocol_version: _Optional[int] = ..., software_version: _Optional[str] = ..., oldest_protocol_version: _Optional[int] = ..., clock_s: _Optional[int] = ...) -> None: ...
 
 class Offer(_message.Message):
-    __slots__ = ("job_id", "submitter", "job_json", "ready", "manifest", "consents")
+    __slots__ = ("job_id", "submitter", "job_json", "ready", "manifest", "consents", "cards")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     SUBMITTER_FIELD_NUMBER: _ClassVar[int]
     JOB_JSON_FIELD_NUMBER: _ClassVar[int]
     READY_FIELD_NUMBER: _ClassVar[int]
     MANIFEST_FIELD_NUMBER: _ClassVar[int]
     CONSENTS_FIELD_NUMBER: _ClassVar[int]
+    CARDS_FIELD_NUMBER: _ClassVar[int]
     job_id: str
     submitter: str
     job_json: str
     ready: bool
     manifest: bytes
     consents: _containers.RepeatedScalarFieldContainer[bytes]
-    def __init__(self, job_id: _Optional[str] = ..., submitter: _Optional[str] = ..., job_json: _Optional[str] = ..., ready: bool = ..., manifest: _Optional[bytes] = ..., consents: _Optional[_Iterable[bytes]] = ...) -> None: ...
+    cards: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, job_id: _Optional[str] = ..., submitter: _Optional[str] = ..., job_json: _Optional[str] = ..., ready: bool = ..., manifest: _Optional[bytes] = ..., consents: _Optional[_Iterable[bytes]] = ..., cards: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class OfferReply(_message.Message):
-    __slots__ = ("job_id", "accepted", "code", "reason", "waits", "awaits", "asked", "consents")
+    __slots__ = ("job_id", "accepted", "code", "reason", "waits", "awaits", "asked", "consents", "cards")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     ACCEPTED_FIELD_NUMBER: _ClassVar[int]
     CODE_FIELD_NUMBER: _ClassVar[int]
@@ -70,6 +72,7 @@ class OfferReply(_message.Message):
     AWAITS_FIELD_NUMBER: _ClassVar[int]
     ASKED_FIELD_NUMBER: _ClassVar[int]
     CONSENTS_FIELD_NUMBER: _ClassVar[int]
+    CARDS_FIELD_NUMBER: _ClassVar[int]
     job_id: str
     accepted: bool
     code: str
@@ -78,7 +81,8 @@ class OfferReply(_message.Message):
     awaits: _containers.RepeatedScalarFieldContainer[str]
     asked: _containers.RepeatedScalarFieldContainer[str]
     consents: _containers.RepeatedScalarFieldContainer[bytes]
-    def __init__(self, job_id: _Optional[str] = ..., accepted: bool = ..., code: _Optional[str] = ..., reason: _Optional[str] = ..., waits: bool = ..., awaits: _Optional[_Iterable[str]] = ..., asked: _Optional[_Iterable[str]] = ..., consents: _Optional[_Iterable[bytes]] = ...) -> None: ...
+    cards: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, job_id: _Optional[str] = ..., accepted: bool = ..., code: _Optional[str] = ..., reason: _Optional[str] = ..., waits: bool = ..., awaits: _Optional[_Iterable[str]] = ..., asked: _Optional[_Iterable[str]] = ..., consents: _Optional[_Iterable[bytes]] = ..., cards: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class Cancel(_message.Message):
     __slots__ = ("job_id", "failed", "reason")
