@@ -99,7 +99,7 @@ def keep(
     told = timeline.tell(run.trace, session.attempt.job_id, session.name)
     write_whole(folder.artefacts / timeline.TRACE, told.to_json())
     page.write(report, folder.artefacts)
-    learnt = {name: [entry.model_dump(mode="json") for entry in entries] for name, entries in report.learnt.items()}
+    learnt = {name: [{"what": each.what, "count": each.count} for each in entries] for name, entries in report.learnt.items()}
     for memory in session.memories.values():
         memory.report(session.attempt.job_id, learnt)
     folder.seal()

@@ -85,7 +85,7 @@ class PeerMemory(Memory, Protocol):
         """
 
     def report(self, job_id: str, learnt: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
-        """Write down what this node and the peer have learnt by a job, as the report's ledger has it for each party."""
+        """Write down what this node and the peer have learnt by a job: by the keywords of the report's ledger, and how many."""
 
 
 class JointMemory:
