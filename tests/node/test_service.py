@@ -24,8 +24,8 @@ def test_prometheus_reads_the_audit_of_running_jobs(tmp_path: Path, monkeypatch:
     )
     attacks = {"longitudinal": None, "spectral": 0.51}
     labels = {"norm": 0.9, "clusters": None}
-    views = [AT_REST | {"id": state, "state": state, "attacks": attacks, "labels": labels} for state in ("running", "failed")]
-    monkeypatch.setattr(node._jobs, "views", lambda: views)
+    views = [AT_REST | {"id": "running", "state": "running", "attacks": attacks, "labels": labels}]
+    monkeypatch.setattr(node._jobs, "running", lambda: views)
     text = node.metrics_text().decode()
     node._store.close()
     lines = [line for line in text.splitlines() if line.startswith(("vfl_attack_auc", "vfl_label_auc"))]

