@@ -14,12 +14,14 @@ from tests.browser.conftest import NETWORK, Browser
 pytestmark = pytest.mark.browser
 
 WIDTHS, SCHEMES = (1400, 390), ("light", "dark")
-PAGES = ("overview", "compare", "network", "hidden", "logistic", "aligned", "failed", "waiting", "cancelled")
+PAGES = ("overview", "compare", "ledger", "network", "hidden", "logistic", "aligned", "failed", "waiting", "cancelled")
 
 
 def address(page: str, jobs: dict[str, str]) -> str:
     if page == "overview":
         return "/"
+    if page == "ledger":
+        return "/ledger"
     if page == "compare":
         return f"/compare?run={jobs['network']}&run={jobs['logistic']}"
     return f"/jobs/{jobs[page]}"
