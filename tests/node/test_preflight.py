@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from vfl_node.configuration.models import parse
-from vfl_node.errors import PeerError, StateError
+from vfl_node.errors import PeerError, ProtocolError, StateError
 from vfl_node.execution.folder import JobFolder
 from vfl_node.job import Job
+from vfl_node.node.partners import Partner
 from vfl_node.session import preflight as module
 from vfl_node.session.preflight import NO_MARKS, Agreement, ConsentMarks, preflight
 from vfl_node.transport.memory import memory_channels, run_together
@@ -41,6 +42,15 @@ def test_they_agree_on_the_newest_common_checkpoint_and_the_later_attempt(tmp_pa
     a, b, *attempts = meet(tmp_path, ours, {"attempt": 1, "checkpoints": ["aligned", "r000-e0001"]})
     assert a == b == Agreement(3, ("aligned", "r000-e0001"))
     assert attempts == [3, 3]
+
+
+def test_a_peer_that_shows_no_ledger_is_refused_and_two_that_do_go_on(tmp_path: Path) -> None:
+    keep = {name: {"heads": Partner(tmp_path / "partners" / name, peer).heads("job", {})} for name, peer in ("ab", "ba")}
+    one, _, *_ = meet(tmp_path / "one", keep["a"], {})
+    assert isinstance(one, ProtocolError)
+    assert one.code == "E_LEDGER"
+    both = meet(tmp_path / "both", keep["a"], keep["b"])
+    assert both[0] == both[1] == Agreement(1, ())
 
 
 def test_nothing_in_common_begins_anew(tmp_path: Path) -> None:

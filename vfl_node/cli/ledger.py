@@ -43,7 +43,8 @@ def ledger(
     if config is None:
         raise UsageError("name the node", hint="--config FILE; or, for a folder that --export wrote, --verify --folder FOLDER")
     try:
-        since and date.fromisoformat(since[:10])
+        if since:
+            date.fromisoformat(since[:10])
     except ValueError:
         raise UsageError(f"--since {since} is no date", hint="such as 2027-01-31") from None
     settings = load_settings(config)

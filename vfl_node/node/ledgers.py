@@ -134,7 +134,7 @@ def export(settings: Settings, partners: list[str], folder: Path) -> None:
             if key := _key_of(signers, name):
                 (folder / f"{name}.pem").write_bytes(key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
         for name in partners:
-            counts = PartnerCounts(settings.state_dir / "partners" / name, name)
+            counts = counts_with(settings, name)
             with counts.lane.held():
                 shutil.copyfile(counts.lane.path, folder / f"{name}.log")
                 _export_heads(settings.name, name, counts.lane.entries, folder)

@@ -131,7 +131,12 @@ async def preflight(
         inputs.check_input(channel.peer, theirs.input_digest)
         if heads:
             if not theirs.HasField("seen"):
-                raise ProtocolError(f"{channel.peer} does not show how the ledgers stand", code="E_LEDGER")
+                raise ProtocolError(
+                    f"{channel.peer} does not show how the ledgers stand, which every node of this version does",
+                    code="E_LEDGER",
+                    hint=f"ask the owner of {channel.peer} which software answers there",
+                    for_peer="it shows no ledger",
+                )
             await exchange_heads(channel, heads, theirs.seen)
     common = tuple(name for name in checkpoints if name in set(theirs.checkpoints))
     agreed = max(attempt, theirs.attempt)
