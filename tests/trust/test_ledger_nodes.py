@@ -62,16 +62,14 @@ def test_a_job_stands_in_both_ledgers_and_each_head_is_signed_by_both(nodes: Own
     job_id = run(nodes, HIDDEN)
     for name in nodes.roles:
         told = [entry["kind"] for entry in entries(nodes, name)]
-        assert told == ["key", "reserve", "begin", "head", "count", "count", "learnt", "head"] or told == [
-            *["key", "reserve", "begin", "head", "count", "count", "count", "learnt", "head"]
-        ]
+        assert told == ["key", "reserve", "begin", "head", "count", "count", "learnt", "head"]
         assert all(entry["body"].get("job", job_id) == job_id for entry in entries(nodes, name))
         begun = next(entry["body"] for entry in entries(nodes, name) if entry["kind"] == "begin")
         assert len(begun["manifest"]) == len(begun["consents"]) == 64
         shown = ledger(nodes, name)
         assert (shown.returncode, job_id in shown.stdout) == (0, True)
         assert f"{peer(name)} has signed entry" in shown.stdout
-        assert "alignments 1 of 99" in shown.stdout if name == "lab" else "alignments 1 of" in shown.stdout
+        assert f"alignments 1 of {99 if name == 'lab' else 20}" in shown.stdout  # the lab's policy allows more
         assert "set size" in shown.stdout
         verified = ledger(nodes, name, "--verify")
         assert (verified.returncode, "are as they were written" in verified.stdout) == (0, True)
