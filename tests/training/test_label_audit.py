@@ -110,9 +110,15 @@ def test_each_defence_lessens_what_gradients_tell_in_one_epoch(run: Any, parties
     train = SMALL.model_copy(update={"top": top, "epochs": 1})
     clinic, _ = run(train=train, evaluate=EVALUATE, protections=defended(entry))(parties)
     found = {name: clinic.audits.labels[name] for name in ON_GRADIENTS}
-    assert max(found.values()) < 0.95, found  # without a defence 1.0; maxnorm leaves .90 to .91, by seed and by processor
+    most = 0.95 if entry["name"] == "maxnorm" else 0.9  # maxnorm leaves .90 to .91: by seed, and by the processor's last bits
+    assert max(found.values()) < most, found
     if entry["name"] in ("dp", "marvell", "isotropic"):
         assert max(found.values()) < 0.75, found
+
+
+def test_without_a_defence_gradients_tell_all_labels_in_one_epoch(run: Any, parties: Any) -> None:
+    clinic, _ = run(train=SMALL.model_copy(update={"epochs": 1}), evaluate=EVALUATE)(parties)
+    assert max(clinic.audits.labels[name] for name in ON_GRADIENTS) > 0.99
 
 
 def test_nothing_changes_by_the_meter(run: Any, parties: Any) -> None:
