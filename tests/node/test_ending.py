@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from vfl_node.errors import Cancelled, Paused, PeerError, PeerLost, ProtocolError, StateError, VflError
+from vfl_node.errors import Cancelled, Paused, PeerError, PeerLost, PolicyError, ProtocolError, StateError, UsageError, VflError
 from vfl_node.execution.live import Stop
 from vfl_node.execution.outcome import JobOutcome
 from vfl_node.node.ending import Ending
+from vfl_node.node.endings import node_stopping
 
 
 class At:
@@ -43,6 +44,16 @@ def test_only_who_waits_for_the_active_partys_word_goes_on_after_what_ends_a_job
     ended = ("cancelled" if failure.code == "E_CANCELLED" else "failed", failure.code)
     assert At(tmp_path / "2", sealed=False).ends_with(failure) == ended
     assert At(tmp_path / "3", "clinic").ends_with(failure) == ended
+
+
+def test_a_job_that_is_paused_for_a_cause_may_go_on_whatever_breaks_it_off_meanwhile(tmp_path: Path) -> None:
+    revoked, gone = PolicyError("lab was revoked", code="E_REVOKED"), UsageError("its card is gone", code="E_FILE")
+    clinic = At(tmp_path / "1", "clinic", sealed=False)
+    clinic.stop.ask(Paused(revoked.message, code=revoked.code))
+    assert clinic.ends_with(gone) == ("paused", "E_REVOKED")
+    stopping = At(tmp_path / "2", "clinic", sealed=False)
+    stopping.stop.ask(node_stopping())
+    assert stopping.ends_with(gone) == ("failed", "E_FILE")
 
 
 @pytest.mark.parametrize("failure", FINAL)

@@ -71,9 +71,12 @@ class Ending:
             raise PeerLost(error.message, hint=error.hint, for_peer=error.for_peer) from None
 
     def judge(self, failure: VflError) -> tuple[State, VflError | None]:
-        """The state of a job whose run broke off with ``failure``, and the error to show. A wish to end it goes first."""
+        """The state of a job whose run broke off with ``failure``, and the error to show.
+
+        A wish to end it goes first, and one to pause it for a cause of its own, which often is what broke it off.
+        """
         outcome, wish = self._outcome, self._stop.wish
-        if wish and not isinstance(wish, Paused):
+        if wish and wish.code != Paused.default_code:
             failure = wish
         if outcome.confirmed or (failure.code == JOB_DONE and outcome.whole):
             return "done", None

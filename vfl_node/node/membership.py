@@ -51,22 +51,18 @@ class Membership:
             UsageError: this node was not paired with it (``E_UNKNOWN_PEER``).
         """
         check_paired(self._settings, name)
+        told = f"{self._settings.name} has revoked {name}" + (f": {given}" if (given := peer_text(reason, MOST_REASON)) else "")
+        error = PolicyError(f"{name} was revoked", code="E_REVOKED", hint="pair with it again", for_peer=told)
+        paused = self._works.pause_with(name, error)  # before anything goes that they need
         try:
             forget(self._settings, name)
         finally:  # a disk that refuses must not keep the peer connected
-            paused = self._dismiss(name, peer_text(reason, MOST_REASON))
+            self._roster.dismiss(name)
+            paused += [job_id for job_id in self._works.pause_with(name, error) if job_id not in paused]
+            self._peers.dismiss(name, error)
+            log.warning("peer revoked", peer=name, paused=len(paused))
         return paused
 
     def take_leave(self, name: str) -> None:
         """End everything with a peer whose own card says that its keys are given up. Raises as :meth:`revoke`."""
         self.revoke(name, "its own card says that its keys are given up")
-
-    def _dismiss(self, name: str, told: str) -> list[str]:
-        """End everything with a peer, which is told why; returns the jobs that are paused."""
-        self._roster.dismiss(name)
-        for_peer = f"{self._settings.name} has revoked {name}" + (f": {told}" if told else "")
-        error = PolicyError(f"{name} was revoked", code="E_REVOKED", hint="pair with it again", for_peer=for_peer)
-        paused = self._works.pause_with(name, error)
-        self._peers.dismiss(name, error)
-        log.warning("peer revoked", peer=name, paused=len(paused))
-        return paused
