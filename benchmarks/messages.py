@@ -38,7 +38,7 @@ from vfl_node.settings.node import Settings
 from vfl_node.settings.reading import load_settings
 from vfl_node.transport.credentials import load_credentials
 from vfl_node.transport.generated.vfl.v1 import session_pb2
-from vfl_node.transport.generated.vfl.v1.session_pb2 import CardShown, Notice
+from vfl_node.transport.generated.vfl.v1.session_pb2 import CardShown, ExtensionSaid, Notice
 from vfl_node.transport.recorder import Entry, Recorder
 from vfl_node.trust.pairing import Inviter, Joiner
 
@@ -303,7 +303,8 @@ def _record_pairing(folder: Path) -> Seen:
     last, _ = inviter.meet(joiner.confirm(second))
     joiner.meet(last)
     shown = Notice(card=CardShown(envelope=own["clinic"].card.envelope))  # what a link begins with after that
-    kinds = (("pair", type(last).__name__), ("link", type(shown.card).__name__))
+    asked = Notice(extension=ExtensionSaid())  # what owners who were paired may ask each other for
+    kinds = (("pair", type(last).__name__), *(("link", type(each).__name__) for each in (shown.card, asked.extension)))
     return {(*kind, *way) for kind in kinds for way in (("active", "passive"), ("passive", "active"))}
 
 

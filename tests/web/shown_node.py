@@ -92,6 +92,55 @@ SHOWN: dict[str, Any] = {
 """What a job asks for (:func:`vfl_node.node.asked_words.describe`)."""
 
 
+EXTENSION: dict[str, Any] = {
+    "id": "0123456789abcdef",
+    "partner": "lab",
+    "side": "theirs",
+    "budget": "changes",
+    "more": 10.0,
+    "until": "2027-01-31",
+    "at": "2026-03-01T10:00:00+00:00",
+    "expires": "2026-03-08T10:00:00+00:00",
+    "reason": HOSTILE,
+    "state": "asked",
+    "needs": 2,
+    "yes": [],
+    "why": "",
+}
+"""A request of the lab for more of a budget (:meth:`vfl_node.node.extensions.Extensions.list`)."""
+
+
+class Extensions:
+    """Requests: one of the lab, one of this node that waits for a second person, one that is refused."""
+
+    def __init__(self) -> None:
+        drafted = {
+            "id": "fedcba9876543210",
+            "side": "ours",
+            "state": "drafted",
+            "yes": ["ann"],
+            "budget": "epsilon",
+            "more": 0.5,
+        }
+        self.all = [EXTENSION, EXTENSION | drafted, EXTENSION | {"id": "0" * 16, "side": "ours", "state": "refused"}]
+        self.said: list[tuple[Any, ...]] = []
+
+    def list(self) -> list[dict[str, Any]]:
+        return self.all
+
+    def ask(self, partner: str, budget: str, more: float, until: str, reason: str, person: str | None) -> dict[str, Any]:
+        self.said.append(("ask", partner, budget, more, until, reason, person))
+        return EXTENSION
+
+    def approve(self, request_id: str, person: str | None) -> dict[str, Any]:
+        self.said.append(("approve", request_id, person))
+        return EXTENSION
+
+    def refuse(self, request_id: str) -> dict[str, Any]:
+        self.said.append(("refuse", request_id))
+        return EXTENSION
+
+
 class Asked:
     """A request that is answered when it was looked at a few times, if at all."""
 
@@ -132,6 +181,7 @@ class View:
         self.answered: list[tuple[str, ...]] = []
         self.answers_with: VflError | None = None
         self.resumable = 0
+        self.requests = Extensions()
         self.safer: dict[str, list[dict[str, Any]]] = {}
         failed = {"code": "E_CSV", "message": HOSTILE, "hint": f"mend it {HOSTILE}"}
         self.all = [
@@ -206,6 +256,10 @@ class View:
         lane = {"partner": "lab", "error": None, "entries": 130, "head": "ab" * 32, "budgets": budgets, "listed": listed}
         lane |= {"seen": {"entry": 129, "at": "2026-03-01T10:00:00+00:00"}}
         return [lane, {"partner": "bank", "error": f"entry 3 is damaged {HOSTILE}"}][: 2 if since == "" else 1]
+
+    @property
+    def extensions(self) -> Extensions:
+        return self.requests
 
     def policy(self) -> dict[str, Any]:
         return {"preset": "careful"}

@@ -24,7 +24,7 @@ from vfl_node.web.roles import ROWS
 
 PAGE = Path(__file__).parents[2] / "docs/reference/http-roles.md"
 COLUMNS = ("none", *PERSON_ROLES, "browser")
-PLACES = {"job_id": "running-1", "name": "lab", "place": "board.css"}
+PLACES = {"job_id": "running-1", "request_id": "0123456789abcdef", "name": "lab", "place": "board.css"}
 
 
 class Staff:

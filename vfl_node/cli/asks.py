@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Column, Table
 
+from vfl_node.cli.extensions import describe
 from vfl_node.cli.shared import (
     ConfigOption,
     JobArgument,
@@ -31,11 +32,15 @@ NoteOption = Annotated[str, typer.Option("--note", help="For this node's owner; 
 def asks(
     config: ConfigOption = None, node: NodeOption = "", token_file: TokenOption = None, as_json: JsonOption = False
 ) -> None:
-    """List the jobs of peers that wait for your answer."""
-    found = client_at(config, node, token_file).asks()
+    """List the jobs of peers that wait for your answer, and their requests for more of a budget."""
+    client = client_at(config, node, token_file)
+    found = client.asks()
     if as_json:
         print_json(found)
         return
+    for each in client.extensions():
+        if each["state"] in ("asked", "drafted") and (each["side"] == "theirs" or each["state"] == "drafted"):
+            out.print(f"{describe(each)}; vfl-node ledger approve {each['id']}, or refuse")
     if not found:
         out.print("no job waits for you")
         return

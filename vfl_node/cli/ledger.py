@@ -24,8 +24,13 @@ NOT_WHOLE = 3
 MOST_FAULTS = 20
 
 
-@app.command()
+ledgers = typer.Typer(help="What was counted, told and agreed with each partner over all jobs.", rich_markup_mode=None)
+app.add_typer(ledgers, name="ledger")
+
+
+@ledgers.callback(invoke_without_command=True)
 def ledger(
+    context: typer.Context,
     config: Annotated[Optional[Path], typer.Option("--config", help="The node's configuration file.")] = None,  # noqa: UP045
     partner: Annotated[Optional[str], typer.Option(help="Only this partner.")] = None,  # noqa: UP045
     since: Annotated[str, typer.Option(metavar="DATE", help="Only entries from then on, such as 2027-01-31.")] = "",
@@ -35,6 +40,8 @@ def ledger(
     as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
 ) -> None:
     """Show what was counted, told and agreed with each partner over all jobs, or verify it. The node may be running."""
+    if context.invoked_subcommand:
+        return
     from vfl_node.node import ledgers
 
     if folder is not None and verify:

@@ -11,8 +11,9 @@ import structlog
 from vfl_node.errors import PolicyError, UsageError, VflError, peer_text
 from vfl_node.execution.allowed import check_allowed
 from vfl_node.node.asked_words import describe
-from vfl_node.node.consents import Consents, Yes
+from vfl_node.node.consents import Consents
 from vfl_node.node.endings import REFUSED, conclude
+from vfl_node.node.persons import NEEDED, Yes, count_yes, hear_yes
 from vfl_node.node.record import Record
 from vfl_node.node.spending import check_budget
 from vfl_node.node.store import Store
@@ -22,13 +23,10 @@ from vfl_node.process.machine import utc_now
 from vfl_node.settings.node import Settings
 from vfl_node.settings.policy import By
 from vfl_node.trust.manifest import DIGITS, Manifest
-from vfl_node.trust.people import DECIDERS, OWNER, People
+from vfl_node.trust.people import OWNER, People
 from vfl_node.trust.refusal import RefusalReason
 
 log = structlog.get_logger()
-
-NEEDED = 2
-"""So many persons say yes where the policy wants two."""
 
 _DIGITS = re.compile(rf"[0-9a-f]{{{DIGITS},64}}")
 
@@ -117,29 +115,11 @@ class Approvals:
 
     def _hear_yes(self, job_id: str, person: str | None, note: str) -> list[Yes]:
         """Keep that ``person`` says yes; returns that of all who have. Raises UsageError (``E_PERSON``)."""
-        known = self._people.get(person) if person else None
-        if known is None or not known.roles & DECIDERS:
-            raise UsageError(
-                f"two persons must say yes to job {job_id}, and nobody is named",
-                code="E_PERSON",
-                hint="each with a token of their own (vfl-node token create NAME --roles approver): on the board, or "
-                "vfl-node approve JOB DIGEST --node HOST:PORT --token-file FILE",
-            )
-        earlier = self._count_yes(job_id)
-        if any(each.person == known.name for each in earlier):
-            raise UsageError(f"{known.name} has said yes already", code="E_PERSON", hint="another person must say yes, too")
-        said = [*earlier, Yes(known.name, known.mark, utc_now(), note)]
+        earlier, command = self._consents.said_yes(job_id), "vfl-node approve JOB DIGEST"
+        said = hear_yes(self._people, earlier, person, note, to=f"job {job_id}", command=command)
         if len(said) < NEEDED:
             self._consents.keep_yes(job_id, said[-1])
         return said
-
-    def _count_yes(self, job_id: str) -> list[Yes]:
-        """Each yes that counts: its person may still say it, by the same token."""
-        return [
-            each
-            for each in self._consents.said_yes(job_id)
-            if (person := self._people.get(each.person)) and person.mark == each.mark and person.roles & DECIDERS
-        ]
 
     def _wait_for(self, record: Record, manifest: Manifest) -> dict[str, Any]:
         """Who must say yes to a job, and who has."""
@@ -147,7 +127,7 @@ class Approvals:
             by: By = self._consents.decide(record.job, record.submitter, manifest).by
         except PolicyError:
             by = "nobody"
-        return {"by": by, "yes": [each.person for each in self._count_yes(record.id)]}
+        return {"by": by, "yes": [each.person for each in count_yes(self._people, self._consents.said_yes(record.id))]}
 
     def refuse(self, job_id: str, reason: str, note: str = "", person: str | None = None) -> Record:
         """Refuse a job. Its other parties are told the reason, and not the note. ``person``: as in :meth:`approve`.

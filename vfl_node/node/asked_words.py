@@ -153,14 +153,14 @@ def _list_budgets(settings: Settings, job: Job) -> Iterator[dict[str, Any]]:
     }
     for name in job.parties.others(settings.name):
         try:
-            allowed = settings.rules.limits_of(name).budgets
-            uses = counts_with(settings, name).list_uses(allowed)
-            spent = counts_with(settings, name).account().total(table_name(settings, job)).mu
+            counts, allowed = counts_with(settings, name), settings.rules.limits_of(name).budgets
+            uses = counts.list_uses(allowed)
+            spent = counts.account().total(table_name(settings, job)).mu
         except StateError:
             continue
         after = {limit: uses[limit].used + more[limit] for limit in more if more[limit]}
         if opens.mu:
-            uses["epsilon"] = Use(round(epsilon_of(spent), 2), allowed.epsilon)
+            uses["epsilon"] = Use(round(epsilon_of(spent), 2), counts.extended("epsilon", allowed.epsilon))
             after["epsilon"] = round(epsilon_of(compose([spent, opens.mu])), 2)
         for limit, count in after.items():
             yield {"partner": name, "limit": limit, "after": count, **uses[limit].describe()}

@@ -27,16 +27,19 @@ class Cards:
         roster: its peers.
 
     Attributes:
+        kind: of the notices that are heard here.
         on_given_up: called with a peer that says that its keys are given up.
     """
+
+    kind = "card"
 
     def __init__(self, settings: Settings, roster: Roster) -> None:
         self.on_given_up: Callable[[str], None] = lambda peer: None
         self._settings, self._roster = settings, roster
         self._shown = self._own()
 
-    def show(self) -> Notice | None:
-        """What tells a peer this party's card; None where this party has none, or it cannot be used now."""
+    def show(self, peer: str = "") -> Notice | None:
+        """What tells any peer this party's card; None where this party has none, or it cannot be used now."""
         self._shown = self._own()
         return Notice(card=CardShown(envelope=self._shown.envelope)) if self._shown else None
 

@@ -115,6 +115,19 @@ class Client:
         """Refuse a job of a peer (:meth:`vfl_node.node.approvals.Approvals.refuse`)."""
         return self._call("POST", f"{_job_path(job_id)}/refuse", json.dumps({"reason": reason, "note": note}).encode())
 
+    def extensions(self) -> list[dict[str, Any]]:
+        """Requests for more of a budget (:meth:`vfl_node.node.extensions.Extensions.list`)."""
+        return self._call("GET", "/api/extensions")["extensions"]
+
+    def ask_extension(self, partner: str, budget: str, more: float, until: str, reason: str) -> dict[str, Any]:
+        """Ask a partner's owner for more of a budget (:meth:`vfl_node.node.extensions.Extensions.ask`)."""
+        asked = {"partner": partner, "budget": budget, "more": more, "until": until, "reason": reason}
+        return self._call("POST", "/api/extensions", json.dumps(asked).encode())
+
+    def answer_extension(self, request_id: str, answer: str) -> dict[str, Any]:
+        """``approve`` or ``refuse`` a request (:class:`vfl_node.node.extensions.Extensions`)."""
+        return self._call("POST", f"/api/extensions/{quote(request_id, safe='')}/{answer}")
+
     def policy(self) -> dict[str, Any]:
         """The policy that holds (:func:`vfl_node.settings.policy_view.describe`)."""
         return self._call("GET", "/api/policy")

@@ -7,10 +7,11 @@ import json
 import secrets
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
 from vfl_node.errors import PolicyError, StateError
 from vfl_node.job import Job
+from vfl_node.node.persons import Yes
 from vfl_node.node.predictions import trained_with
 from vfl_node.node.record import MANIFEST, NO_DOCUMENTS, Documents, Record
 from vfl_node.node.store import Store
@@ -39,23 +40,6 @@ YES = "yes "
 
 MOST_NOTE = 500
 """Characters of it."""
-
-
-@dataclass(frozen=True)
-class Yes:
-    """One person's yes.
-
-    Attributes:
-        person: the name.
-        mark: of the token with which it was said (:class:`vfl_node.trust.people.Person`).
-        at: when, UTC.
-        note: for this owner alone.
-    """
-
-    person: str
-    mark: str
-    at: str
-    note: str
 
 
 class Consents:

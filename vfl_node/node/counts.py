@@ -5,6 +5,7 @@ All of it stands in the partner's lane (:mod:`vfl_node.trust.lanes`), as lines o
     count, spend, answer    something was counted: its line, under the kind that it is counted among
     reserve                 a job has set something aside, before it aligned: it counts
     release                 the job has ended, and what it had set aside and not used counts no more
+    extend                  both owners have agreed on more of a budget until a day
     loss                    the owner has accepted that entries are lost
     forget                  the owner has begun a new count of what is spent
     import                  what earlier versions had counted in files
@@ -15,6 +16,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +27,9 @@ from vfl_node.process.files import read_checked
 from vfl_node.process.machine import utc_now
 from vfl_node.session.counted import BUDGETS, LOSS, Counted, count_new
 from vfl_node.session.spent import Account, Expense, Spent
-from vfl_node.settings.bounds import Use, rates_of, total_of
+from vfl_node.settings.bounds import Use, raise_total, rates_of, total_of
 from vfl_node.settings.limits import Budgets
+from vfl_node.trust.extensions import EXTEND
 from vfl_node.trust.lanes import FILE, Lane, LaneEntry, Signing
 
 _SPENT, _FORGOTTEN = "spent", "forgotten"
@@ -74,12 +77,18 @@ class PartnerCounts:
         """Name of the limit → how much is used of its bound of which least is left. Raises StateError as :meth:`usage`."""
         uses = {}
         for budget, used in self.usage().items():
-            limit = getattr(allowed, budget)
+            limit = self.extended(budget, getattr(allowed, budget))
             each = [count_new(rate, self._dated(BUDGETS[budget]), self._now) for rate in rates_of(limit)]
             if not each or total_of(limit) is not None:
                 each.insert(0, Use(used, total_of(limit)))
             uses[budget] = min(each, key=lambda use: use.left)
         return uses
+
+    def extended(self, budget: str, limit: Any) -> Any:
+        """A limit of the policy, and what both owners have agreed on beyond it that has not ended. Raises StateError."""
+        self._refresh()
+        agreed = (entry.body for entry in self.lane.list(EXTEND) if self._now[: len("2027-01-31")] <= entry.body["until"])
+        return raise_total(limit, sum(each["more"] for each in agreed if each["budget"] == budget))
 
     def check(self, what: Counted) -> None:
         """Raise what :meth:`count` would, and count nothing."""
@@ -100,12 +109,12 @@ class PartnerCounts:
 
     def check_expense(self, what: Expense) -> None:
         """As :meth:`vfl_node.session.memory.Memory.check_expense`."""
-        what.total_with(self.account(), self.peer)
+        self._extend_expense(what).total_with(self.account(), self.peer)
 
     def spend(self, what: Expense) -> Spent:
         """As :meth:`vfl_node.session.memory.Memory.spend`; it is on the disk when this returns."""
         with self._alone():
-            spent = what.total_with(account := self.account(), self.peer)
+            spent = self._extend_expense(what).total_with(account := self.account(), self.peer)
             if what.line not in account.lines or what.line in self._set_aside(_SPENT):
                 self._add("spend", {_SPENT: [what.line]})
             return spent
@@ -168,8 +177,13 @@ class PartnerCounts:
     def _add(self, kind: str, lines: dict[str, list[str]], **more: Any) -> None:
         self.lane.append(kind, {"lines": lines} | more)
 
+    def _extend_expense(self, what: Expense) -> Expense:
+        return replace(what, limit=self.extended("epsilon", what.limit))
+
     def _number(self, what: Counted) -> int:
         self._refresh()
+        budget = next(budget for budget, kind in BUDGETS.items() if kind == what.kind)
+        what = replace(what, limit=self.extended(budget, what.limit))
         return what.number(dict(self._since.get(what.kind, {})), self.peer, self._now, self._gone(what.kind))
 
     @property

@@ -11,7 +11,7 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_public_key
 
-from vfl_node.errors import StateError, UsageError, VflError
+from vfl_node.errors import StateError, UsageError, VflError, peer_text
 from vfl_node.node.counts import PartnerCounts
 from vfl_node.node.spending import counts_with
 from vfl_node.settings.limits import Budgets
@@ -94,6 +94,9 @@ def describe(entry: LaneEntry, peer: str) -> str:
             return f"job {job}: " + "; ".join(f"{name} learnt {what}" for name, what in told.items() if what)
         case "head":
             return f"{peer} has seen entry {body['ours']['entries']}; its own ledger has {body['theirs']['entries']} entries"
+        case "extend":
+            agreed = f"{body['more']:g} more of {body['budget']} until {body['until']}"
+            return f"{body['by']} has asked for {agreed}, and {body['to']} has agreed: {peer_text(body['reason'], 200)}"
         case "loss":
             return f"the owner has accepted that entries up to {body['entries']} are lost"
         case "peer-loss":

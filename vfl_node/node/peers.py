@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import structlog
 
 from vfl_node.errors import PeerLost, PolicyError, ProtocolError, VflError, peer_text
 from vfl_node.node.calls import CONNECT_S, Calls, Waiting
-from vfl_node.node.cards import Cards
 from vfl_node.node.certificates import CertificateWatch
 from vfl_node.node.dialling import Dialling
 from vfl_node.node.peer_state import PeerState, PeerStates, clock_ahead, greeting, mistake_in, parting_error
 from vfl_node.node.pulse import Beats
 from vfl_node.node.questions import Questions
 from vfl_node.node.renewal import Renewal
+from vfl_node.node.voices import Voice, Voices
 from vfl_node.settings.node import Settings
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.credentials import Credentials
@@ -55,7 +55,7 @@ class Peers:
         expects: whether a conversation of a peer about a job may be waited for: no other is.
         recorder: hears everything that is sent.
         guests: whoever talks with guests that want to pair; None: there are none.
-        cards: the card of this party, to be shown, and those of peers, to be taken; None: no party has one.
+        voices: whatever else is said and heard over links, each of one kind of notice.
 
     Attributes:
         on_up: called with the peer whenever its link comes up.
@@ -70,13 +70,13 @@ class Peers:
         expects: Callable[[str, str], bool],
         recorder: Recorder | None = None,
         guests: Guests | None = None,
-        cards: Cards | None = None,
+        voices: Sequence[Voice] = (),
     ) -> None:
         self.on_up: Callable[[str], None] = lambda peer: None
         self.steps: Callable[[str], Mapping[str, int]] = lambda peer: {}
         self._settings = settings
         self._on_notice = on_notice
-        self._recorder, self._cards = recorder, cards
+        self._recorder, self._voices = recorder, Voices(voices)
         self._changed = threading.Condition()
         self._states = PeerStates({name: PeerState(name, peer.address) for name, peer in settings.connected.items()})
         self._beats = Beats(self._states, self._changed, steps=lambda peer: self.steps(peer), relays=settings.role == "active")
@@ -100,7 +100,7 @@ class Peers:
                 self._disconnect,
                 self._cut,
                 renew=Renewal(settings).renew_if_due,
-                looked=self._show_changed_card,
+                looked=self._show_changed,
             )
             if credentials
             else None
@@ -273,11 +273,12 @@ class Peers:
         if not known:
             return
         log.info("peer connected", peer=peer, version=version)
-        if said := state.describe_clock():
-            log.warning(said, peer=peer, hint="set both clocks by a time server: certificates and answers hold for a time")
+        if clocks := state.describe_clock():
+            log.warning(clocks, peer=peer, hint="set both clocks by a time server: certificates and answers hold for a time")
         heard = beaten = time.monotonic()
         try:
-            self._send(peer, link, self._cards.show() if self._cards else None)
+            for said in self._voices.show(peer):
+                self._send(peer, link, said)
             self.on_up(peer)
             while not self._stopping.is_set():
                 notice = link.receive(BEAT_S)
@@ -326,15 +327,14 @@ class Peers:
                 self._send(peer, link, Notice(echo=answer))
         elif notice.parting:
             raise parting_error(peer, notice)
-        elif kind in ("offer", "cancel"):
-            self._send(peer, link, self._on_notice(peer, notice))
-        elif kind == "card" and self._cards:
-            self._send(peer, link, self._cards.hear(peer, notice.card))
+        else:
+            hear = self._on_notice if kind in ("offer", "cancel") else self._voices.hear
+            self._send(peer, link, hear(peer, notice))
 
-    def _show_changed_card(self) -> None:
-        if card := self._cards and self._cards.show_changed():
+    def _show_changed(self) -> None:
+        for news in self._voices.show_changed():
             for peer in list(self._states):
-                self.tell(peer, card)
+                self.tell(peer, news)
 
     def _send(self, peer: str, link: LinkStream, notice: Notice | None) -> None:
         if notice is not None:

@@ -23,6 +23,7 @@ from vfl_node.node.board import check_http, open_board
 from vfl_node.node.budgets import budgets
 from vfl_node.node.cards import Cards
 from vfl_node.node.check import StartCheck
+from vfl_node.node.extensions import Extensions
 from vfl_node.node.faults import starting
 from vfl_node.node.jobs import Jobs
 from vfl_node.node.ledgers import describe_all, partners_met
@@ -109,7 +110,10 @@ class Node:
         self._bound: str | None = None
         guests = self._pairing if settings.pairs else None
         cards = Cards(settings, self._roster)
-        self.peers = Peers(settings, credentials, self._offers.hear, self._works.expects, recorder, guests, cards)
+        self.extensions = Extensions(settings, self._store, self.tokens)
+        voices = (cards, self.extensions)
+        self.peers = Peers(settings, credentials, self._offers.hear, self._works.expects, recorder, guests, voices)
+        self.extensions.tell = self.peers.tell
         self._membership = Membership(settings, self._roster, self._works, self.peers)
         cards.on_given_up = self._membership.take_leave
         with starting(settings.state_dir):

@@ -59,7 +59,8 @@ def accounts(settings: Settings, job_mu: float, partner: str | None = None) -> I
         StateError: what was counted is damaged (``E_STATE_CORRUPT``).
     """
     for name in [partner] if partner else sorted(set(settings.peers) - settings.coordinators):
-        limit, account = settings.rules.limits_of(name).budgets.epsilon, counts_with(settings, name).account()
+        counts = counts_with(settings, name)
+        limit, account = counts.extended("epsilon", settings.rules.limits_of(name).budgets.epsilon), counts.account()
         for table in sorted({*settings.tables, *account.tables}):
             spent, left = account.total(table), None if limit is None else account.remainder(table, limit)
             jobs, forgotten = (

@@ -72,6 +72,13 @@ def rates_of(limit: Any) -> tuple[Bound, ...]:
     return tuple(bound for bound in limit if bound.per) if isinstance(limit, tuple) else ()
 
 
+def raise_total(limit: Any, more: float) -> Any:
+    """``limit``, and so many more at all. Bounds with a period stay as they are, and so does what has no bound."""
+    if isinstance(limit, tuple):
+        return tuple(bound if bound.per else bound.model_copy(update={"most": bound.most + int(more)}) for bound in limit)
+    return None if limit is None else limit + (int(more) if more == int(more) else more)
+
+
 def tighten(*limits: int | tuple[Bound, ...]) -> int | tuple[Bound, ...]:
     """What all of them allow: for each period, and at all, the smallest number."""
     each = [limit if isinstance(limit, tuple) else (Bound(most=limit),) for limit in limits]

@@ -89,6 +89,11 @@ class Budgets(Frozen):
         description="ε, with a δ of 10⁻⁶, of all that hidden trainings over one table may ever open with one partner: "
         "about whether one record is shared, or its label. null: no bound",
     )
+    extend: Annotated[bool, MOST] = Field(
+        default=False,
+        description="whether the owners of this node and a partner may agree on more of these until a day "
+        "(vfl-node ledger extend), without a new policy; false: a partner that asks is refused at once",
+    )
 
 
 class SizeLimits(Frozen):

@@ -92,6 +92,7 @@ BOUNDS: dict[type[Message], FieldBound] = {
     session_pb2.Beat: FieldBound(64),
     session_pb2.Echo: FieldBound(64),
     session_pb2.CardShown: FieldBound(MOST_PAIR_BYTES),
+    session_pb2.ExtensionSaid: FieldBound(MOST_PAIR_BYTES),
     # Any conversation.
     session_pb2.Frame: BULK,
     session_pb2.Preflight: FieldBound(64 << 10, {"fields": 512, "checkpoints": 64}),

@@ -94,6 +94,11 @@ def verify(envelope: bytes, kind: str, keys: Iterable[PublicKey]) -> bytes:
     raise _unusable("it is not signed by the key that it must be signed by")
 
 
+def list_signers(envelope: bytes, kind: str) -> list[str]:
+    """By which keys (:func:`key_id`) an envelope says that it is signed; not verified. Raises as :func:`parse`."""
+    return [signature.keyid for signature in _read(envelope, kind).signatures]
+
+
 def key_id(key: PublicKey) -> str:
     """A name of a public key: SHA-256 of its SubjectPublicKeyInfo, in hex."""
     der = key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)

@@ -11,6 +11,7 @@ from typing import Any
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
+from vfl_node.trust.extensions import EXTEND, check_entry
 from vfl_node.trust.lanes import KEY, NO_LINK, LaneEntry, entry_text, key_from_text, parse_line, public_text, seen_text
 
 
@@ -53,6 +54,7 @@ def verify_lane(
         OSError: it cannot be read.
     """
     faults: list[str] = []
+    notes: list[str] = []
     links = [NO_LINK]
     key, signed, seen, seen_at = None, 0, 0, ""
     data = path.read_bytes()
@@ -71,6 +73,10 @@ def verify_lane(
             faults.append(f"entry {number}: it is not signed by the key of {own}")
         elif key:
             signed = number
+        if entry.kind == EXTEND:
+            fault, note = check_entry(entry.body, {own: own_key, peer: peer_key})
+            faults += [f"entry {number}: {fault}"] if fault else []
+            notes += [f"what entry {number} says is {note}"] if note else []
         try:
             faults += [f"entry {number}: {fault}" for fault in _faults_of_heads(entry, own, peer, links)]
             by = key_from_text(entry.body.get("key")) if "ours" in entry.body else None
@@ -82,8 +88,8 @@ def verify_lane(
             faults.append(f"entry {number}: its heads cannot be read")
     if own_key and len(links) > 1 and (key is None or public_text(key) != public_text(own_key)):
         faults.append(f"entry {len(links) - 1}: the newest entries are not signed by the key on the card of {own}")
-    notes = tuple(f"{count} heads are signed by {peer} with {by}, not with the key on its card" for by, count in others.items())
-    return LaneVerdict(len(links) - 1, links[-1], signed, seen, seen_at, tuple(faults), notes)
+    notes += [f"{count} heads are signed by {peer} with {by}, not with the key on its card" for by, count in others.items()]
+    return LaneVerdict(len(links) - 1, links[-1], signed, seen, seen_at, tuple(faults), tuple(notes))
 
 
 def is_signed(key: Ed25519PublicKey, signature: bytes, text: bytes) -> bool:

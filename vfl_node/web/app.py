@@ -31,6 +31,7 @@ from vfl_node.web.asks import list_ask_routes
 from vfl_node.web.bodies import read_body
 from vfl_node.web.compare import compare_jobs
 from vfl_node.web.events import MOST_VIEWERS, EventStream, JobStreams
+from vfl_node.web.extensions import list_extension_routes
 from vfl_node.web.gate import caller_of, check_own, guard, may_still, name_object, person_of
 from vfl_node.web.guards import HostGuard, SecurityHeaders, problem
 from vfl_node.web.ledger import list_ledger_routes
@@ -119,6 +120,7 @@ def create_app(
         *list_ask_routes(view),
         *list_policy_routes(view),
         *list_ledger_routes(view, board.ledger),
+        *list_extension_routes(view),
         *(list_token_routes(tokens) if tokens else ()),
         *(list_audit_routes(audit) if audit else ()),
     ]
@@ -267,7 +269,9 @@ class _Board:
 
     def page(self, request: Request) -> Response:
         wanted = read_wanted(request.query_params)
-        return self._pages.jobs(self._view.health(), wanted, *self._view.find_jobs(wanted, WAITING), asks=self._view.asks())
+        found = self._view.find_jobs(wanted, WAITING)
+        more = self._view.extensions.list()
+        return self._pages.jobs(self._view.health(), wanted, *found, asks=self._view.asks(), extensions=more)
 
     def job_page(self, request: Request) -> Response:
         job = self._job(request)

@@ -81,6 +81,7 @@ class Pages:
         waiting: dict[str, Any],
         *,
         asks: Sequence[dict[str, Any]],
+        extensions: Sequence[dict[str, Any]],
     ) -> HTMLResponse:
         """The overview: how the node is, the jobs that are wanted, and those that wait.
 
@@ -90,8 +91,10 @@ class Pages:
             found: of those, what the node has.
             waiting: the same of those that have waited for longest.
             asks: the jobs that wait for the owner.
+            extensions: requests for more of a budget.
         """
-        return self._render("jobs.html.j2", place="jobs", node=node, wanted=wanted, found=found, waiting=waiting, asks=asks)
+        values: dict[str, Any] = {"node": node, "wanted": wanted, "found": found, "waiting": waiting}
+        return self._render("jobs.html.j2", place="jobs", asks=asks, extensions=extensions, **values)
 
     def job(self, view: NodeView, job: dict[str, Any]) -> HTMLResponse:
         """One job of ``view``; if it waits for the owner, what it asks for. Raises VflError if that cannot be read."""
@@ -112,7 +115,9 @@ class Pages:
 
     def ledger(self, view: NodeView) -> HTMLResponse:
         """The ledger with each partner of ``view``."""
-        return self._render("ledger.html.j2", place="ledger", node=view.health(), ledgers=view.ledgers())
+        return self._render(
+            "ledger.html.j2", place="ledger", node=view.health(), ledgers=view.ledgers(), extensions=view.extensions.list()
+        )
 
     def login(self, status: int) -> HTMLResponse:
         """The page for a browser without access: it posts the ticket after ``#``, if there is one."""

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from vfl_node.errors import UsageError
 from vfl_node.web.asks import AskView
+from vfl_node.web.extensions import ExtensionView
 from vfl_node.web.ledger import LedgerView
 from vfl_node.web.policy import PolicyView
 from vfl_node.web.trust import TrustView
@@ -26,7 +27,7 @@ class PredictionView(Protocol):
         """Withdraw the request: nobody waits for it any more."""
 
 
-class NodeView(TrustView, AskView, PolicyView, LedgerView, Protocol):
+class NodeView(TrustView, AskView, PolicyView, LedgerView, ExtensionView, Protocol):
     """What a node shows; its methods may be called from several threads."""
 
     def health(self) -> dict[str, Any]:

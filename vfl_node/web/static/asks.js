@@ -1,22 +1,22 @@
-// The page of a job that waits for this node's owner: two buttons, each with a confirmation. What they send names what was shown.
+// What waits for this node's owner: buttons, each with a confirmation. What they send names what was shown.
 "use strict";
-const address = `/api/jobs/${document.getElementById("job").dataset.job}`, note = document.getElementById("answer");
+const note = document.getElementById("answer");
 
-async function answer(what, said) {
+async function answer(address, said) {
   let text = "The node does not answer. Nothing was decided.";
   try {
-    const headers = {"X-Vfl-Board": what, "Content-Type": "application/json"};
-    const reply = await fetch(`${address}/${what}`, {method: "POST", headers, body: JSON.stringify(said)});
+    const headers = {"X-Vfl-Board": address.split("/").pop(), "Content-Type": "application/json"};
+    const reply = await fetch(address, {method: "POST", headers, body: JSON.stringify(said)});
     if (reply.ok) return location.reload();
     text = (await reply.json()).message;
   } catch { /* said so */ }
   note.textContent = text;
 }
 
-for (const what of ["approve", "refuse"]) {
-  document.querySelector(`[data-open=${what}]`).hidden = false;
-  document.getElementById(what).addEventListener("close", ({target}) => {
-    if (target.returnValue === "yes") answer(what, Object.fromEntries(new FormData(target.querySelector("form"))));
-    target.returnValue = "";  // Esc leaves it as it is
+for (const dialog of document.querySelectorAll("dialog[data-post]")) {
+  document.querySelector(`[data-open="${dialog.id}"]`).hidden = false;
+  dialog.addEventListener("close", () => {
+    if (dialog.returnValue === "yes") answer(dialog.dataset.post, Object.fromEntries(new FormData(dialog.querySelector("form"))));
+    dialog.returnValue = "";  // Esc leaves it as it is
   });
 }

@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Notice(_message.Message):
-    __slots__ = ("hello", "offer", "offer_reply", "cancel", "beat", "echo", "card", "parting", "parting_code")
+    __slots__ = ("hello", "offer", "offer_reply", "cancel", "beat", "echo", "card", "extension", "parting", "parting_code")
     HELLO_FIELD_NUMBER: _ClassVar[int]
     OFFER_FIELD_NUMBER: _ClassVar[int]
     OFFER_REPLY_FIELD_NUMBER: _ClassVar[int]
@@ -15,6 +15,7 @@ class Notice(_message.Message):
     BEAT_FIELD_NUMBER: _ClassVar[int]
     ECHO_FIELD_NUMBER: _ClassVar[int]
     CARD_FIELD_NUMBER: _ClassVar[int]
+    EXTENSION_FIELD_NUMBER: _ClassVar[int]
     PARTING_FIELD_NUMBER: _ClassVar[int]
     PARTING_CODE_FIELD_NUMBER: _ClassVar[int]
     hello: Hello
@@ -24,9 +25,10 @@ class Notice(_message.Message):
     beat: Beat
     echo: Echo
     card: CardShown
+    extension: ExtensionSaid
     parting: str
     parting_code: str
-    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., offer: _Optional[_Union[Offer, _Mapping]] = ..., offer_reply: _Optional[_Union[OfferReply, _Mapping]] = ..., cancel: _Optional[_Union[Cancel, _Mapping]] = ..., beat: _Optional[_Union[Beat, _Mapping]] = ..., echo: _Optional[_Union[Echo, _Mapping]] = ..., card: _Optional[_Union[CardShown, _Mapping]] = ..., parting: _Optional[str] = ..., parting_code: _Optional[str] = ...) -> None: ...
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., offer: _Optional[_Union[Offer, _Mapping]] = ..., offer_reply: _Optional[_Union[OfferReply, _Mapping]] = ..., cancel: _Optional[_Union[Cancel, _Mapping]] = ..., beat: _Optional[_Union[Beat, _Mapping]] = ..., echo: _Optional[_Union[Echo, _Mapping]] = ..., card: _Optional[_Union[CardShown, _Mapping]] = ..., extension: _Optional[_Union[ExtensionSaid, _Mapping]] = ..., parting: _Optional[str] = ..., parting_code: _Optional[str] = ...) -> None: ...
 
 class Hello(_message.Message):
     __slots__ = ("party", "role", "protocol_version", "software_version", "oldest_protocol_version", "clock_s")
@@ -109,6 +111,20 @@ class CardShown(_message.Message):
     code: str
     reason: str
     def __init__(self, envelope: _Optional[bytes] = ..., code: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class ExtensionSaid(_message.Message):
+    __slots__ = ("id", "request", "approval", "code", "reason")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    APPROVAL_FIELD_NUMBER: _ClassVar[int]
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    request: bytes
+    approval: bytes
+    code: str
+    reason: str
+    def __init__(self, id: _Optional[str] = ..., request: _Optional[bytes] = ..., approval: _Optional[bytes] = ..., code: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class Echo(_message.Message):
     __slots__ = ("number", "answer")
