@@ -200,7 +200,9 @@ def test_every_limit_is_documented_with_its_value_in_each_preset(preset: Preset)
     for key, value in leaves(PRESETS[preset]):
         shown = rows[f"`{key}`"][rows["key"].index(preset)]
         said = "no bound" if value is None else value or "none"
-        if isinstance(value, int | float):
+        if isinstance(value, bool):
+            assert shown == str(value).lower(), key
+        elif isinstance(value, int | float):
             assert float(shown.replace(",", "")) == value, key
         elif isinstance(said, str):
             assert shown == said, key

@@ -12,7 +12,7 @@ import structlog
 from vfl_node.node.persons import Yes
 from vfl_node.node.store import Store
 from vfl_node.settings.node import Settings
-from vfl_node.trust.extensions import EXTEND, Request, make_entry, parse_request
+from vfl_node.trust.extensions import EXTEND, ExtensionRequest, make_entry, parse_request
 
 log = structlog.get_logger()
 
@@ -36,7 +36,7 @@ class Kept:
         why: it was refused, in words of the partner's node.
     """
 
-    request: Request
+    request: ExtensionRequest
     state: str
     said: tuple[Yes, ...] = ()
     why: str = ""
@@ -55,7 +55,7 @@ class Kept:
         return cls(parse_request(kept["envelope"].encode()), kept["state"], said, kept["why"])
 
 
-class Requests:
+class ExtensionRequests:
     """The requests between one node and its peers.
 
     Args:
@@ -83,12 +83,12 @@ class Requests:
         """Keep it in place of the one before. Raises OSError, StateError."""
         self._store.partner(partner).update(f"extension-{side}", lambda _: kept.to_bytes())
 
-    def agree(self, partner: str, request: Request, approval: bytes) -> None:
+    def agree(self, partner: str, request: ExtensionRequest, approval: bytes) -> None:
         """Write down in the ledger what both owners have agreed on. Raises OSError, StateError."""
         self._store.partner(partner).lane.append(EXTEND, make_entry(request, approval))
         log.info("more of a budget is agreed on", peer=partner, request=request.id, budget=request.wish.budget)
 
-    def approval(self, partner: str, request: Request) -> bytes | None:
+    def approval(self, partner: str, request: ExtensionRequest) -> bytes | None:
         """The approval of a request that was agreed on; else None."""
         entries = self._store.partner(partner).lane.list(EXTEND)
         return next((entry.body["approval"].encode() for entry in entries if entry.body["id"] == request.id), None)

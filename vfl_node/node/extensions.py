@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from pydantic import ValidationError
 
 from vfl_node.errors import PolicyError, UsageError, VflError, peer_text
-from vfl_node.node.extension_requests import OPEN, Kept, Requests, Side
+from vfl_node.node.extension_requests import OPEN, ExtensionRequests, Kept, Side
 from vfl_node.node.persons import NEEDED, count_yes, hear_yes
 from vfl_node.node.store import Store
 from vfl_node.settings.bounds import total_of
@@ -25,7 +25,7 @@ from vfl_node.settings.node import Settings
 from vfl_node.transport.calls import ERROR_CODE
 from vfl_node.transport.generated.vfl.v1.session_pb2 import ExtensionSaid, Notice
 from vfl_node.trust.extensions import (
-    Request,
+    ExtensionRequest,
     Wish,
     check_approval,
     read_request,
@@ -59,7 +59,7 @@ class Extensions:
 
     def __init__(self, settings: Settings, store: Store, people: People) -> None:
         self.tell: Callable[[str, Notice], object] = lambda peer, notice: None
-        self._settings, self._people, self._requests = settings, people, Requests(settings, store)
+        self._settings, self._people, self._requests = settings, people, ExtensionRequests(settings, store)
         self._signers = Signers(settings)
         self._lock = threading.RLock()
 
@@ -215,7 +215,7 @@ class Extensions:
                 self._requests.keep(peer, side, replace(kept, state="refused" if side == "ours" else "withdrawn", why=why))
                 log.info("a request for more of a budget has ended", peer=peer, request=said.id, code=code)
 
-    def _approved(self, partner: str, request: Request) -> Notice:
+    def _approved(self, partner: str, request: ExtensionRequest) -> Notice:
         return Notice(extension=ExtensionSaid(id=request.id, approval=self._requests.approval(partner, request)))
 
     @property
@@ -278,7 +278,7 @@ class Extensions:
         }
 
 
-def _requested(request: Request) -> Notice:
+def _requested(request: ExtensionRequest) -> Notice:
     return Notice(extension=ExtensionSaid(id=request.id, request=request.envelope))
 
 

@@ -119,7 +119,7 @@ class Approval(Signed):
 
 
 @dataclass(frozen=True)
-class Request:
+class ExtensionRequest:
     """A wish as it was signed.
 
     Attributes:
@@ -143,18 +143,18 @@ class Request:
         return utc() > self.wish.expires
 
 
-def sign_request(wish: Wish, key: Ed25519PrivateKey) -> Request:
+def sign_request(wish: Wish, key: Ed25519PrivateKey) -> ExtensionRequest:
     """The wish under the signature of who asks."""
     return parse_request(dsse.sign(REQUEST, wish.to_bytes(), key))
 
 
-def parse_request(envelope: bytes) -> Request:
+def parse_request(envelope: bytes) -> ExtensionRequest:
     """A request as this node has stored it; no signature is verified. Raises PolicyError (``E_EXTEND``, ``E_SIGNATURE``)."""
     payload = dsse.parse(envelope, REQUEST)
-    return Request(envelope, _parse(Wish, payload), hashlib.sha256(payload).hexdigest())
+    return ExtensionRequest(envelope, _parse(Wish, payload), hashlib.sha256(payload).hexdigest())
 
 
-def read_request(envelope: bytes, *, federation: str, own: str, peer: str, key: Ed25519PublicKey) -> Request:
+def read_request(envelope: bytes, *, federation: str, own: str, peer: str, key: Ed25519PublicKey) -> ExtensionRequest:
     """A request that ``peer`` has sent to ``own``, signed by ``key``.
 
     Raises:
@@ -171,12 +171,12 @@ def read_request(envelope: bytes, *, federation: str, own: str, peer: str, key: 
     return request
 
 
-def sign_approval(request: Request, key: Ed25519PrivateKey) -> bytes:
+def sign_approval(request: ExtensionRequest, key: Ed25519PrivateKey) -> bytes:
     """The yes of who was asked."""
     return dsse.sign(APPROVAL, Approval(at=utc(), request_sha256=request.digest, by=request.wish.to).to_bytes(), key)
 
 
-def check_approval(envelope: bytes, request: Request, key: Ed25519PublicKey) -> None:
+def check_approval(envelope: bytes, request: ExtensionRequest, key: Ed25519PublicKey) -> None:
     """Refuse what is no approval of this request by the party that was asked, whose signing key is ``key``.
 
     Raises:
@@ -189,7 +189,7 @@ def check_approval(envelope: bytes, request: Request, key: Ed25519PublicKey) -> 
         raise unusable(f"it was approved after {request.wish.expires:%Y-%m-%d %H:%M} UTC")
 
 
-def make_entry(request: Request, approval: bytes) -> dict[str, Any]:
+def make_entry(request: ExtensionRequest, approval: bytes) -> dict[str, Any]:
     """What a ledger says of a request that was approved."""
     agreed = request.wish.model_dump(mode="json", include={"by", "to", "budget", "more", "until", "reason"})
     return {"id": request.id, **agreed, "request": request.envelope.decode(), "approval": approval.decode()}

@@ -19,7 +19,7 @@ MOST_REQUEST_BYTES = 4096
 _TEXTS = {"partner", "budget", "until", "reason"}
 
 
-class Extensions(Protocol):
+class ExtensionActs(Protocol):
     """The requests of a node and its peers (:class:`vfl_node.node.extensions.Extensions`)."""
 
     def list(self) -> list[dict[str, Any]]:
@@ -39,7 +39,7 @@ class ExtensionView(Protocol):
     """What these routes need of a node."""
 
     @property
-    def extensions(self) -> Extensions:
+    def extensions(self) -> ExtensionActs:
         """Its requests; the methods may be called from several threads."""
 
 
