@@ -50,7 +50,7 @@ def main() -> NoReturn:
     try:
         status = app(standalone_mode=False)
     except VflError as error:
-        err.print(f"error: {error}", markup=False)
+        err.print(f"error: {error}")
         sys.exit(error.exit_status)
     except (KeyboardInterrupt, typer.Abort):
         status = INTERRUPTED
@@ -69,4 +69,4 @@ def main() -> NoReturn:
 def _show_warning(message: Warning | str, category: type[Warning], *place: Any, **line: Any) -> None:
     """What a person can change in a file gets one line; the places in code of other warnings are for programmers."""
     text = f"{message}" if issubclass(category, FutureWarning) else f"{category.__name__}: {message}"
-    err.print(f"warning: {text}", markup=False)
+    err.print(f"warning: {text}")

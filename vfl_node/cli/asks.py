@@ -49,7 +49,7 @@ def asks(
         until = human_time(ask["expires"]) if ask["expires"] else ""
         table.add_row(ask["id"], ask["submitter"], ask["error"] or ask["purpose"] or "", until)
     print_rows(table)
-    out.print("look at one: vfl-node show JOB", markup=False)
+    out.print("look at one: vfl-node show JOB")
 
 
 @app.command()
@@ -65,7 +65,7 @@ def show(
     if as_json:
         print_json(shown)
         return
-    out.print("\n".join(_list_lines(shown)), markup=False)
+    out.print("\n".join(_list_lines(shown)))
 
 
 @app.command()

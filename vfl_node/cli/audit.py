@@ -58,9 +58,9 @@ def audit(
         table.add_row(column.column, METRICS_OF_COLUMNS[column.metric], *("-" if x is None else f"{x:.3f}" for x in figures))
     print_table(table)
     which = "shared rows of this party" if found.shared else "rows of this party that took part; which were shared is not kept"
-    out.print(f"{found.rows:,} {which}; the columns of {found.known:,} are known to whoever rebuilds the others", markup=False)
+    out.print(f"{found.rows:,} {which}; the columns of {found.known:,} are known to whoever rebuilds the others")
     defended = ", ".join(found.defences) or "none"
-    out.print(f"defences: {defended}. Whoever joins columns of its own to the embeddings may rebuild more.", markup=False)
+    out.print(f"defences: {defended}. Whoever joins columns of its own to the embeddings may rebuild more.")
 
 
 def _names(columns: str) -> tuple[str, ...]:

@@ -56,15 +56,15 @@ def _verify(state_dir: Path) -> None:
     """Say whether the log is whole. Raises Exit with status 3 if it is not, OSError if it cannot be read."""
     verdict = verify_log(state_dir)
     for line in verdict.faults[:MOST_FAULTS]:
-        out.print(line, markup=False)
+        out.print(line)
     if verdict.faults:
         more = len(verdict.faults) - MOST_FAULTS
-        err.print("the audit log is not what was written" + (f" ({more} more lines)" if more > 0 else ""), markup=False)
+        err.print("the audit log is not what was written" + (f" ({more} more lines)" if more > 0 else ""))
         raise typer.Exit(NOT_WHOLE)
     if not verdict.lines:
         out.print("nothing was done yet")
         return
     earlier = f"; lines before {verdict.first} are not here" if verdict.first > 1 else ""
-    out.print(f"{verdict.lines} lines are as they were written{earlier}", markup=False)
-    out.print(f"line {verdict.last} has digest {verdict.digest}", markup=False)
-    out.print("Keep it elsewhere: another digest at this number, or none, shows that the end was cut.", markup=False)
+    out.print(f"{verdict.lines} lines are as they were written{earlier}")
+    out.print(f"line {verdict.last} has digest {verdict.digest}")
+    out.print("Keep it elsewhere: another digest at this number, or none, shows that the end was cut.")

@@ -63,7 +63,6 @@ def _forget(settings: Settings, partner: str, *, yes: bool) -> None:
 
     err.print(
         f"What was opened to {partner} stays opened: with a new count {partner} may learn as much again, beside what it has.",
-        markup=False,
     )
     if not yes:
         typer.confirm(f"Begin a new count with {partner}?", abort=True, err=True)
@@ -81,7 +80,7 @@ def _show(found: list[dict[str, Any]], what: str) -> None:
     print_table(table)
     for account in found:
         for line in _words(account):
-            out.print(line, markup=False)
+            out.print(line)
 
 
 def _words(account: dict[str, Any]) -> list[str]:

@@ -65,13 +65,13 @@ def check(
         print_json({"tables": documents} if others else only)
     for name, checked in checks.items():
         if len(checks) > 1:
-            (err if as_json else out).print(f"table {name}", markup=False)
+            (err if as_json else out).print(f"table {name}")
         if not as_json:
             _show(checked)
             for warning in checked.warnings:
-                out.print(f"warning: {warning}", markup=False)
+                out.print(f"warning: {warning}")
         for error in checked.errors:
-            err.print(f"error: {error}", markup=False)
+            err.print(f"error: {error}")
     if any(checked.errors for checked in checks.values()):
         raise typer.Exit(1)
 
@@ -138,7 +138,7 @@ def _show(checked: TableCheck) -> None:
     if data is None or table is None:
         return
     head = "" if table.whole else "the first "
-    out.print(f"{data.place}: {checked.format}, {head}{table.rows:,} rows, {len(table.columns)} columns", markup=False)
+    out.print(f"{data.place}: {checked.format}, {head}{table.rows:,} rows, {len(table.columns)} columns")
     listed = Table(
         Column("column", overflow="fold"),
         "taken for",
@@ -153,9 +153,9 @@ def _show(checked: TableCheck) -> None:
         listed.add_row(column.name, column.use, missing, distinct, _note(column, table.rows))
     print_table(listed)
     if image := table.image:
-        out.print(f"image: {len(image.columns):,} columns, {image}, {image.columns[0]} to {image.columns[-1]}", markup=False)
+        out.print(f"image: {len(image.columns):,} columns, {image}, {image.columns[0]} to {image.columns[-1]}")
     for line in (*_label_lines(table.label), *_id_lines(table.ids, table.rows), *_job_lines(checked.job)):
-        out.print(line, markup=False)
+        out.print(line)
 
 
 def _note(column: ColumnProfile, rows: int) -> str:

@@ -47,7 +47,7 @@ def _fetch_report(run: str, config: Path | None, node: str, token_file: Path | N
 
 def _print(compared: Runs) -> None:
     choice, note = choose(compared), describe_rows(compared)
-    out.print("\n".join((choice.words, *choice.reasons, "")), markup=False)
+    out.print("\n".join((choice.words, *choice.reasons, "")))
     names = [Column(Text(run.name), overflow="fold") for run in compared.runs]
     table = Table(Column("", overflow="fold"), *names, box=None, pad_edge=False)
     for number, part in enumerate(parts(compared)):
@@ -57,4 +57,4 @@ def _print(compared: Runs) -> None:
         for line in part.lines:
             table.add_row(Text(line.code or line.title), *(Text(cell.words) for cell in line.cells))
     print_table(table)
-    out.print(f"\n{len(equal_settings(compared))} settings are equal.{f' {note}' if note else ''}", markup=False)
+    out.print(f"\n{len(equal_settings(compared))} settings are equal.{f' {note}' if note else ''}")

@@ -92,7 +92,7 @@ def jobs(
     print_table(table)
     if any(view["report"] for view in views):
         path = client.report_path("JOB")
-        out.print(f"reports: {path or 'vfl-node board prints a link to all of them'}", markup=False)
+        out.print(f"reports: {path or 'vfl-node board prints a link to all of them'}")
 
 
 def _result(view: dict[str, Any]) -> str:

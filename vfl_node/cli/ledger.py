@@ -64,7 +64,7 @@ def ledger(
         _verify((name, ledgers.verify_own(settings, name)) for name in chosen)
     elif export is not None:
         ledgers.export(settings, chosen, export)
-        err.print(f"{len(chosen)} ledgers are in {export}; README.txt there says how to verify them", markup=False)
+        err.print(f"{len(chosen)} ledgers are in {export}; README.txt there says how to verify them")
     else:
         _show(settings, chosen, since, as_json=as_json)
 
@@ -84,7 +84,7 @@ def _show(settings: Settings, partners: list[str], since: str, *, as_json: bool)
             out.print("nothing was agreed with anybody yet")
     damaged = [lane["error"] for lane in found if lane["error"]]
     for error in damaged:
-        err.print(error, markup=False)
+        err.print(error)
     if damaged:
         raise typer.Exit(NOT_WHOLE)
 
@@ -92,9 +92,9 @@ def _show(settings: Settings, partners: list[str], since: str, *, as_json: bool)
 def _print(lane: dict[str, Any]) -> None:
     seen = lane["seen"]
     signed = f"; {lane['partner']} has signed entry {seen['entry']} on {seen['at'][:10]}" if seen else ""
-    out.print(f"{lane['partner']}: {lane['entries']} entries, head {lane['head'] or 'none'}{signed}", markup=False)
+    out.print(f"{lane['partner']}: {lane['entries']} entries, head {lane['head'] or 'none'}{signed}")
     used = (f"{name} {budget['used']:g} of {limit_text(budget, 'any')}" for name, budget in lane["budgets"].items())
-    out.print("used: " + ", ".join(used), markup=False)
+    out.print("used: " + ", ".join(used))
     table = Table("entry", "at", "kind", "what", box=None, pad_edge=False)
     for entry in lane["listed"]:
         table.add_row(str(entry["n"]), entry["at"][:19], entry["kind"], entry["text"])
@@ -106,7 +106,7 @@ def _verify(verdicts: Iterator[tuple[str, LaneVerdict]]) -> None:
     whole = True
     for name, verdict in verdicts:
         for fault in verdict.faults[:MOST_FAULTS]:
-            out.print(f"{name}, {fault}", markup=False)
+            out.print(f"{name}, {fault}")
         if verdict.faults:
             more = len(verdict.faults) - MOST_FAULTS
             err.print(f"the ledger with {name} is not what was written" + (f" ({more} more faults)" if more > 0 else ""))
@@ -115,8 +115,8 @@ def _verify(verdicts: Iterator[tuple[str, LaneVerdict]]) -> None:
         seen = f"{name} has signed that it has seen entry {verdict.seen}, on {verdict.seen_at[:10]}" if verdict.seen else ""
         signed = "" if verdict.signed else "no entry is signed; "
         out.print(f"{name}: {verdict.entries} entries are as they were written; {signed}{seen or 'nobody else has signed'}")
-        out.print(f"head {verdict.link.hex()}", markup=False)
+        out.print(f"head {verdict.link.hex()}")
         for note in verdict.notes:
-            out.print(f"note: {note}", markup=False)
+            out.print(f"note: {note}")
     if not whole:
         raise typer.Exit(NOT_WHOLE)

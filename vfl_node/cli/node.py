@@ -62,7 +62,7 @@ def migrate(
         for path in plan.write():
             out.print(f"wrote {path}")
         return
-    out.print(f"# {config.with_name(POLICY_FILE)}\n{plan.policy}\n# {config}\n{plan.settings}", markup=False)
+    out.print(f"# {config.with_name(POLICY_FILE)}\n{plan.policy}\n# {config}\n{plan.settings}")
     err.print("nothing is written: --write does it")
 
 
@@ -92,7 +92,7 @@ def init(
     ):
         out.print(f"wrote {path}")
     ports = yaml.safe_load((folder / "node.yaml").read_text())
-    out.print(f"ports: listen {ports['listen']} for peers, http {ports['http']} for its owner", markup=False)
+    out.print(f"ports: listen {ports['listen']} for peers, http {ports['http']} for its owner")
     if shared:
         trial = f"for a trial: vfl-node certify {folder}"
         out.print(f"next: have {folder / 'node.csr'} signed ({trial}), then edit {folder / 'node.yaml'}")
@@ -111,7 +111,7 @@ def certify(
     from vfl_node.node.setup import certify as sign
 
     for written in sign(folders, authority):
-        out.print(f"wrote {written.path}: {written.what}", markup=False)
+        out.print(f"wrote {written.path}: {written.what}")
 
 
 @app.command()

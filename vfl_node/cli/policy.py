@@ -59,9 +59,9 @@ def show(
     if as_json:
         print_json(shown)
         return
-    out.print(f"preset {shown['preset']}, zone {shown['zone']}, digest {shown['digest'][:8]}", markup=False)
+    out.print(f"preset {shown['preset']}, zone {shown['zone']}, digest {shown['digest'][:8]}")
     print_table(_limits_table(shown["limits"]))
-    out.print("\n".join(_list_lines(shown)), markup=False)
+    out.print("\n".join(_list_lines(shown)))
 
 
 @policies.command()
@@ -80,7 +80,7 @@ def check(
     settings = load_settings(config)
     policy = read_policy(settings, text_of(file), str(file))
     for name in list_unknown(settings, policy):
-        err.print(f"warning: {name} is no peer of {settings.name}", markup=False)
+        err.print(f"warning: {name} is no peer of {settings.name}")
     found = _judge_past(settings, policy, text_of(file)) if against_past else []
     found += [_judge(settings.try_policy(policy), job, submitter)] if job else []
     if as_json:
@@ -93,7 +93,7 @@ def check(
             )
         print_table(table)
     else:
-        out.print(f"{file} is a policy for {settings.name}", markup=False)
+        out.print(f"{file} is a policy for {settings.name}")
     if any(each["ran"] and each["by"] == "nobody" for each in found):
         raise typer.Exit(REFUSED)
 
@@ -110,7 +110,7 @@ def diff(file: PolicyFile, config: Config, as_json: JsonOption = False) -> None:
         place = f"{change['partner']}.{change['key']}" if change["partner"] else change["key"]
         kept = change["before"] == change["now"]
         now = "stays, this partner's own" if kept else f"→ {_word(change['now'])}"
-        out.print(f"{place}: {_word(change['before'])} {now}", markup=False)
+        out.print(f"{place}: {_word(change['before'])} {now}")
     if not changes:
         out.print("nothing differs")
 
@@ -132,7 +132,7 @@ def apply(
         _write(load_settings(config), text, str(file))
         return
     done = "the policy is in force" if applied["applied"] else "another person must apply the same policy, too"
-    out.print(f"{done} (digest {applied['digest'][:8]})" if applied["applied"] else done, markup=False)
+    out.print(f"{done} (digest {applied['digest'][:8]})" if applied["applied"] else done)
 
 
 def _write(settings: Settings, text: str, source: str) -> None:
@@ -152,7 +152,7 @@ def _write(settings: Settings, text: str, source: str) -> None:
         raise fault(error) from None
     digest = hashlib.sha256(text.encode()).hexdigest()
     AuditLog(settings.state_dir).add(Deed(OWNER, "files", "", "POST", "/api/policy", digest, 200))
-    out.print(f"wrote {settings.in_force.file}: it holds when the node starts", markup=False)
+    out.print(f"wrote {settings.in_force.file}: it holds when the node starts")
 
 
 def _judge_past(settings: Settings, policy: Policy, text: str) -> list[dict[str, Any]]:

@@ -120,7 +120,7 @@ def print_table(table: Table) -> None:
     whole = Console(highlight=False, width=UNCUT, markup=False, emoji=False)  # a program that reads the table needs whole ids
     with whole.capture() as text:
         whole.print(table)
-    out.print("\n".join(line.rstrip() for line in text.get().splitlines()), markup=False)
+    out.print("\n".join(line.rstrip() for line in text.get().splitlines()))
 
 
 @contextmanager
@@ -154,9 +154,9 @@ def follow(client: Client, job_id: str, board: str = "", *, as_json: bool = Fals
     if view["report"]:
         report = client.report(job_id)
         lines = [*summary(report), *(f"warning: {warning}" for warning in warnings(report))]
-        out.print("\n".join(lines), markup=False)
+        out.print("\n".join(lines))
     out.print(f"{job_id} is done{took}")
     if path:
-        out.print(f"report: {path}", markup=False)
+        out.print(f"report: {path}")
     with suppress(UsageError):  # a node without an HTTP port
         out.print(f"on the board: {client.link(f'/jobs/{job_id}', board=board)}")

@@ -55,8 +55,8 @@ def create(
         lambda kept: kept.create(name, wanted, days),
         Deed(OWNER, "files", "", "POST", "/api/tokens", name, 201),
     )
-    out.print(token, markup=False)
-    err.print("It is not shown again. Send it as 'Authorization: Bearer …'.", markup=False)
+    out.print(token)
+    err.print("It is not shown again. Send it as 'Authorization: Bearer …'.")
 
 
 @tokens.command("list")
@@ -87,7 +87,7 @@ def revoke(name: PersonName, config: ConfigOption = None, node: NodeOption = "",
     """End a token at once, with the browsers that it has let in. The node may be running."""
     deed = Deed(OWNER, "files", "", "DELETE", "/api/tokens/{name}", name, 200)
     _reach(config, node, token_file, lambda at: at.revoke_token(name), lambda kept: kept.revoke(name), deed)
-    out.print(f"{name} has no access any more", markup=False)
+    out.print(f"{name} has no access any more")
 
 
 def _reach(

@@ -31,7 +31,7 @@ def trace(
     check_writable(target, "--out")
     with writing(target, "--out"):
         target.write_bytes(merged.to_json())
-    out.print("\n".join(_words(merged, target)), markup=False)
+    out.print("\n".join(_words(merged, target)))
 
 
 def _trial(folder: Path) -> list[Timeline]:

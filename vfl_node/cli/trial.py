@@ -228,14 +228,14 @@ def _models(options: list[str]) -> dict[str, str]:
 def _summarise(path: Path, seconds: float, others: Sequence[str] = ()) -> None:
     report = json.loads(path.read_text())
     for line in summary(report):
-        out.print(line, markup=False)
+        out.print(line)
     said = warnings(report)
     for warning in said:
-        out.print(f"warning: {warning}", markup=False)
+        out.print(f"warning: {warning}")
     for name in others:
         for warning in warnings(json.loads((path.parent / name / "report.json").read_text())):
             if warning not in said:
-                out.print(f"warning, {name}: {warning}", markup=False)
+                out.print(f"warning, {name}: {warning}")
     if note := report.get("boosted_tree_note"):
         out.print(note)
     out.print(f"done in {human_seconds(seconds)}; report: {path.with_suffix('.html')}")

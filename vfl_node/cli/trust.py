@@ -43,10 +43,8 @@ def invite(
     settings = load_settings(config)
     client = client_of(settings)
     invited = client.invite(minutes, address, only)
-    out.print(f"{invited['address']}/{invited['code']}", markup=False)
-    err.print(
-        f"Tell it to the other owner by telephone. There: vfl-node join {invited['address']}/CODE --config FILE", markup=False
-    )
+    out.print(f"{invited['address']}/{invited['code']}")
+    err.print(f"Tell it to the other owner by telephone. There: vfl-node join {invited['address']}/CODE --config FILE")
     try:
         name = _await_guest(client)
     except KeyboardInterrupt:
@@ -124,18 +122,16 @@ def renew(
     if authority:
         made = renew_authority(settings)
         assert settings.tls
-        out.print(f"wrote {settings.tls.ca}: authority SHA-256 {made.fingerprints[0]}", markup=False)
-        out.print(
-            f"wrote {settings.tls.card}: card {made.card.serial}, which peers verify by the former authority", markup=False
-        )
+        out.print(f"wrote {settings.tls.ca}: authority SHA-256 {made.fingerprints[0]}")
+        out.print(f"wrote {settings.tls.card}: card {made.card.serial}, which peers verify by the former authority")
         until = f"{switches_at(settings.tls):%Y-%m-%d}"
-        out.print(f"until {until} both count: keep the node running, so that each peer meets it before then", markup=False)
+        out.print(f"until {until} both count: keep the node running, so that each peer meets it before then")
         return
     if follow_up(settings):
         out.print("the certificate is that of the new authority from now on")
     until = f"{sign(settings):%Y-%m-%d}"
     assert settings.tls
-    out.print(f"wrote {settings.tls.certificate}: valid until {until}", markup=False)
+    out.print(f"wrote {settings.tls.certificate}: valid until {until}")
 
 
 @app.command()
@@ -158,7 +154,7 @@ def card(
         _check_relayed(settings, name)
     if forget:
         forget_told(settings, str(name))
-        out.print(f"the card of {name} is forgotten; the active party tells it again with its next job", markup=False)
+        out.print(f"the card of {name} is forgotten; the active party tells it again with its next job")
         return
     told = None
     if name is not None:
@@ -172,20 +168,20 @@ def card(
     else:
         signed = shown_card(load_credentials(settings.tls, name=settings.name, federation=settings.federation))
     shown, fingerprints = signed.card, signed.fingerprints
-    out.print(f"party:       {shown.name} of federation {shown.federation}", markup=False)
-    out.print(f"authority:   SHA-256 {fingerprints[0]}", markup=False)
-    out.print(f"signing key: SHA-256 {fingerprints[1]}", markup=False)
+    out.print(f"party:       {shown.name} of federation {shown.federation}")
+    out.print(f"authority:   SHA-256 {fingerprints[0]}")
+    out.print(f"signing key: SHA-256 {fingerprints[1]}")
     for until, fingerprint in signed.former:
-        out.print(f"until {until:%Y-%m-%d}: SHA-256 {fingerprint}, the authority before", markup=False)
-    out.print(f"card {shown.serial}:      from {shown.issued:%Y-%m-%d} until {shown.expires:%Y-%m-%d}", markup=False)
+        out.print(f"until {until:%Y-%m-%d}: SHA-256 {fingerprint}, the authority before")
+    out.print(f"card {shown.serial}:      from {shown.issued:%Y-%m-%d} until {shown.expires:%Y-%m-%d}")
     if shown.revoked:
-        out.print("given up:    its owner says that others may have these keys", markup=False)
+        out.print("given up:    its owner says that others may have these keys")
     if told:
         _compare_told(settings, told, signed, ask=compared)
     elif name is not None:
         peer = settings.peers[name]
         paired = f"on {datetime.fromisoformat(peer.paired):%Y-%m-%d %H:%M}" if peer.paired else "earlier"
-        out.print(f"paired:      {paired}, words {'' if peer.words_compared else 'not '}compared", markup=False)
+        out.print(f"paired:      {paired}, words {'' if peer.words_compared else 'not '}compared")
 
 
 def _await_guest(client: Client) -> str:
@@ -211,8 +207,8 @@ def _give_up(settings: Settings) -> None:
         raise typer.Exit(2)
     made = give_up(settings)
     assert settings.tls
-    out.print(f"wrote {settings.tls.card}: card {made.card.serial}, which says so", markup=False)
-    out.print("a running node tells it to each peer within 20 s, and to others when they connect", markup=False)
+    out.print(f"wrote {settings.tls.card}: card {made.card.serial}, which says so")
+    out.print("a running node tells it to each peer within 20 s, and to others when they connect")
 
 
 def _compare(settings: Settings, name: str) -> None:
@@ -220,7 +216,7 @@ def _compare(settings: Settings, name: str) -> None:
     from vfl_node.trust.pending import accept, drop, read
 
     met: Pending = read(settings, name)
-    out.print(f"met {name} ({met.role}). Your words: {' '.join(met.words)}", markup=False)
+    out.print(f"met {name} ({met.role}). Your words: {' '.join(met.words)}")
     if not typer.confirm(f"Do you hear the same words from {name}?"):
         drop(settings, name)
         raise UsageError(
@@ -228,15 +224,15 @@ def _compare(settings: Settings, name: str) -> None:
             code="E_INVITE",
             hint="other words mean that somebody stands between the two nodes: make a new code, and tell it another way",
         )
-    out.print(f"wrote {accept(settings, met)}: {name} is a peer of {settings.name}", markup=False)
+    out.print(f"wrote {accept(settings, met)}: {name} is a peer of {settings.name}")
     try:
         client_of(settings).admit(name)
     except UsageError as error:
         if error.code != "E_NOT_RUNNING":
             raise
-        out.print(f"start the node to meet it: vfl-node --role {settings.role} --config FILE", markup=False)
+        out.print(f"start the node to meet it: vfl-node --role {settings.role} --config FILE")
     says = {"rule": "run at once", "one": "wait for your answer", "two": "wait for the answers of two persons"}
-    out.print(f"its jobs {says[SAYS_YES[settings.policy.preset]]}, unless a line of the policy says otherwise", markup=False)
+    out.print(f"its jobs {says[SAYS_YES[settings.policy.preset]]}, unless a line of the policy says otherwise")
 
 
 def _check_relayed(settings: Settings, name: str | None) -> None:
@@ -259,18 +255,18 @@ def _compare_told(settings: Settings, told: Told, signed: SignedCard, *, ask: bo
     name = signed.card.name
     own = own_card(load_credentials(settings.tls, name=settings.name, federation=settings.federation))
     how = f"compared on {told.compared:%Y-%m-%d %H:%M}" if told.compared else "not compared"
-    out.print(f"told:        by {told.by} on {told.at:%Y-%m-%d %H:%M}, {how}", markup=False)
+    out.print(f"told:        by {told.by} on {told.at:%Y-%m-%d %H:%M}, {how}")
     if told.changed:
-        out.print("changed:     another card was told before, and its owner has not signed this one", markup=False)
+        out.print("changed:     another card was told before, and its owner has not signed this one")
     for card in sorted((own.card, signed.card), key=lambda card: card.name):
-        out.print(f"words of {card.name}: {' '.join(spell_card(card.digest))}", markup=False, soft_wrap=True)
+        out.print(f"words of {card.name}: {' '.join(spell_card(card.digest))}", soft_wrap=True)
     if not ask:
         return
     if not typer.confirm(f"Does the owner of {name} see the same words, of both parties?"):
         hint = f"other words mean that {told.by}, or who stands between, tells false cards: ask both owners"
         raise UsageError(f"the card of {name} is not compared", code="E_CARD", hint=hint)
     mark_compared(settings, name, told)
-    out.print(f"from now on only cards of {name} count that follow on this one", markup=False)
+    out.print(f"from now on only cards of {name} count that follow on this one")
 
 
 def _check(name: str) -> None:
