@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from vfl_node.errors import UsageError
-from vfl_node.node.service import serve
+from vfl_node.node.serving import serve
 from vfl_node.process import failpoints
 from vfl_node.process.files import write_whole
 from vfl_node.settings.reading import load_settings

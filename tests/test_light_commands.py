@@ -186,6 +186,6 @@ def test_the_package_itself_is_light(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_control_the_node_itself_is_not_light(tmp_path: Path) -> None:
-    listed = "import sys, vfl_node.node.service; print(*sys.modules)"
+    listed = "import sys, vfl_node.node.serving; print(*sys.modules)"
     shown = subprocess.run([sys.executable, "-c", listed], capture_output=True, text=True, check=True, env=os.environ)
     assert {"torch", "grpc"} <= set(shown.stdout.split())

@@ -10,9 +10,10 @@ from vfl_node.configuration.models import leaves
 from vfl_node.errors import UsageError
 from vfl_node.job import Job, Parties
 from vfl_node.settings.connection import HttpTls, Webhook
+from vfl_node.settings.consistent import is_loopback
 from vfl_node.settings.defences import DEFENCES
 from vfl_node.settings.limits import Limits
-from vfl_node.settings.node import Data, Settings, Tls, is_loopback, role_in
+from vfl_node.settings.node import Data, Settings, Tls, role_in
 from vfl_node.settings.policy import PRESETS, Asked, Preset
 from vfl_node.settings.protection import FeatureAuditSettings, Protection
 from vfl_node.settings.reading import load_settings

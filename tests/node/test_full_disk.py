@@ -22,7 +22,7 @@ import pytest
 from tests.node.nodes import accepting
 from vfl_node.errors import StateError, UsageError
 from vfl_node.execution import folder as job_folder
-from vfl_node.node import partners, running, service, store, work
+from vfl_node.node import partners, running, serving, store, work
 from vfl_node.node.faults import explain
 from vfl_node.node.service import Node
 from vfl_node.settings.node import Data, Peer, Settings
@@ -396,6 +396,6 @@ def test_a_start_on_a_full_disk_ends_with_a_sentence_and_a_code(
     monkeypatch.setattr(os, "umask", lambda _: 0)
     settings = Settings(name="lab", role="passive", insecure_loopback=True, http=None, state_dir=tmp_path / "state")
     with pytest.raises(StateError, match=r"cannot use the state folder .*(No space left|disk is full)") as caught:
-        service.serve(settings)
+        serving.serve(settings)
     assert caught.value.code == "E_DISK_FULL"
     assert "start the node again" in caught.value.hint

@@ -37,7 +37,7 @@ def service(
         raise UsageError(
             f"{config} says role: {settings.role}, the command says --role {role.value}", hint="they must agree", code="E_ROLE"
         )
-    from vfl_node.node.service import serve  # torch and grpc take seconds to import; other commands do not need them
+    from vfl_node.node.serving import serve  # torch and grpc take seconds to import; other commands do not need them
 
     serve(settings)
     # Everything is closed and on disk. Ending torch's and grpc's threads would take seconds more, and could hang.

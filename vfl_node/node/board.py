@@ -5,7 +5,8 @@ from __future__ import annotations
 import structlog
 
 from vfl_node.errors import UsageError
-from vfl_node.settings.node import Settings, is_loopback
+from vfl_node.settings.consistent import is_loopback
+from vfl_node.settings.node import Settings
 from vfl_node.trust.audit_log import AuditLog
 from vfl_node.trust.tokens import Tokens
 from vfl_node.web.access import Access

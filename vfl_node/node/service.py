@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +16,6 @@ from vfl_node.execution.run import choose_device
 from vfl_node.execution.trial import read_trial
 from vfl_node.job import Job
 from vfl_node.node.approvals import Approvals
-from vfl_node.node.board import check_http, open_board
 from vfl_node.node.budgets import budgets
 from vfl_node.node.cards import Cards
 from vfl_node.node.check import StartCheck
@@ -33,13 +29,11 @@ from vfl_node.node.pairing import Pairing
 from vfl_node.node.peers import Peers
 from vfl_node.node.policies import Policies
 from vfl_node.node.prometheus import write_figures
-from vfl_node.node.running import OWNERS_SOCKET, announce, withdraw
 from vfl_node.node.store import Store
 from vfl_node.node.webhook import WebhookSender
 from vfl_node.node.works import Works
 from vfl_node.prediction.play import PREDICTIONS
 from vfl_node.prediction.requests import PredictionRequest
-from vfl_node.process import failpoints
 from vfl_node.process.machine import machine_state, utc_now
 from vfl_node.report.timeline import TRACE, tell
 from vfl_node.report.words import SEEDED
@@ -52,18 +46,12 @@ from vfl_node.trust.signers import Signers
 from vfl_node.trust.succession import follow_up
 from vfl_node.trust.tokens import Tokens, node_token
 from vfl_node.version import VERSION
-from vfl_node.web.access import Access, OwnersSocket
-from vfl_node.web.app import create_app
-from vfl_node.web.server import Server
 from vfl_node.web.wanted import Wanted
 
 log = structlog.get_logger()
 
 STOP_S = 5.0
 """Time that running jobs get to pause; the whole node ends within 10 s."""
-
-SIGNALS_S = 0.5
-"""How often the main thread wakes up: Python handles signals only there, but the system may deliver them to another thread."""
 
 
 class Node:
@@ -289,42 +277,3 @@ class Node:
     def metrics_text(self) -> bytes:
         """Figures for Prometheus."""
         return write_figures(self._jobs.states(), self._jobs.running(), self.peers.status())
-
-
-def serve(settings: Settings) -> None:
-    """Run a node until SIGINT or SIGTERM; returns after an orderly stop. On SIGHUP it reads its policy again.
-
-    Raises:
-        VflError: the node cannot start.
-    """
-    check_http(settings)
-    failpoints.arm(os.environ.get(failpoints.VARIABLE, ""), local=settings.local)
-    os.umask(0o077)  # whatever a library writes for this node is its user's alone
-    node = Node(settings)
-    stopping, rereading = threading.Event(), threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stopping.set())
-    signal.signal(signal.SIGHUP, lambda *_: rereading.set())
-    board, servers = None, []
-    access = Access(node.token, party=settings.name, people=node.tokens)
-    try:
-        with starting(settings.state_dir):
-            bound = node.start()
-            owners = create_app(node, token=OwnersSocket(access), tokens=node.tokens, audit=node.audit)
-            servers.append(Server(owners, settings.state_dir / OWNERS_SOCKET))
-            if settings.http:
-                board = open_board(settings, node, access, tokens=node.tokens, audit=node.audit)
-                servers.append(board)
-            for server in servers:
-                server.start()
-            http = board.address if board else None
-            announce(settings.state_dir, listen=bound, http=http, https=settings.http_tls is not None)
-        while not stopping.wait(SIGNALS_S):
-            if rereading.is_set():
-                rereading.clear()
-                node.policies.reload()
-    finally:
-        for server in servers:
-            server.stop()
-        node.stop()
-        withdraw(settings.state_dir)

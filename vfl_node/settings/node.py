@@ -5,7 +5,6 @@ Nothing here is ever sent to another party.
 
 from __future__ import annotations
 
-import ipaddress
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -27,16 +26,14 @@ from vfl_node.job import Job, Name, Parties
 from vfl_node.models.settings import ModelName, ModelPlace
 from vfl_node.roles import Role
 from vfl_node.settings.connection import PEERS_DIR, Address, Authorities, HttpTls, Peer, Tls, Webhook
-from vfl_node.settings.defences import DEFENCES, DefenceParams, Direction, read_params
+from vfl_node.settings.consistent import check_attacks, check_connections, check_role, is_loopback
+from vfl_node.settings.defences import DefenceParams, read_params
 from vfl_node.settings.earlier import read_earlier
 from vfl_node.settings.limits import Limits
 from vfl_node.settings.policy import Policy, PolicyInForce
 from vfl_node.settings.protection import AuditSettings, Compare, Protection
 from vfl_node.settings.resources import QueueSettings, Resources
 from vfl_node.settings.table import Data
-
-SENT_BY: dict[Role, Direction] = {"passive": "embeddings", "active": "gradients"}
-"""Role → the tensors that it sends in training; a coordinator sends none."""
 
 MOST_SERVICES = 16
 """Services of predictions at once, which take no place of the jobs that run."""
@@ -155,46 +152,9 @@ class Settings(Frozen):
 
     @model_validator(mode="after")
     def _consistent(self) -> Settings:
-        if self.http_tls and self.http_plain:
-            raise ValueError("http_plain is for a port without http_tls: leave one of the two out")
-        if self.name in self.peers:
-            raise ValueError(f"{self.name!r} is this node's own name and cannot be its peer")
-        if self.role != "passive" and len(self.connected) < len(self.peers):
-            raise ValueError(
-                "a relayed peer is for a passive node: an active one and a coordinator meet all parties themselves"
-            )
-        if (unknown := sorted(set(self.policy.partners) - set(self.peers))) and not self.pairs:
-            raise ValueError(f"policy.partners names {unknown[0]!r}, which is not among peers")
-        if self.listen is None and any(peer.address is None for peer in self.connected.values()):
-            raise ValueError("a peer without an address must be able to dial in: set listen")
-        if self.pairs and (lone := [name for name, peer in self.connected.items() if peer.authority is None]):
-            raise ValueError(
-                f"peers.{lone[0]} has no authority: pair with it (vfl-node invite), or set peers.{lone[0]}.authority; "
-                "under tls.mode shared one authority may vouch for all"
-            )
-        if self.tls is None and not self.insecure_loopback:
-            raise ValueError("set tls (or insecure_loopback: true for a trial on one machine)")
-        if self.tls is None and (bad := [a for a in self._addresses() if not is_loopback(a)]):
-            raise ValueError(f"plaintext is for loopback only, and {bad[0]} is not")
-        if self.role != "active" and self.obfuscation != Obfuscation():
-            raise ValueError("obfuscation is for an active node: the obfuscated set hides its records")
-        if self.role != "active" and self.compare != Compare():
-            raise ValueError("compare is for an active node, which measures models")
-        for key in ("order", "group"):
-            if self.role != "active" and any(getattr(table, key) for table in self.tables.values()):
-                raise ValueError(f"data.{key} is for an active node, whose labels it goes with: leave it out")
-        if self.role == "coordinator" and self.data is not None:
-            raise ValueError("a coordinator has no data: leave it out")
-        if self.role != "passive" and self.audit.features:
-            raise ValueError("audit.features is for a passive node, whose columns the embeddings tell of")
-        if self.role == "coordinator" and self.audit.linkage:
-            raise ValueError("audit.linkage is for a node with a table, whose keys a coordinator could recognise")
+        check_connections(self)
+        check_role(self)
         self.check_policy(self.policy)
-        for number, defence in enumerate(self.defences):
-            if SENT_BY.get(self.role) not in DEFENCES[defence.name].directions:
-                raise ValueError(
-                    f"defences.{number}: {defence.name!r} changes nothing that this node sends: its role is {self.role}"
-                )
         return self
 
     @property
@@ -235,22 +195,7 @@ class Settings(Frozen):
 
     def check_policy(self, policy: Policy) -> None:
         """Raise ValueError where a policy stops trainings by attacks that this node does not run."""
-        written = {"everyone": policy.everyone, **{f"partners.{name}": limits for name, limits in policy.partners.items()}}
-        for place, layer in written.items():
-            if layer.attacks.labels is not None and self.role != "active":
-                raise ValueError(f"policy.{place}.attacks.labels is for an active node, which has the labels")
-            if layer.attacks.columns is not None and self.role != "passive":
-                raise ValueError(f"policy.{place}.attacks.columns is for a passive node, whose columns the embeddings tell of")
-        for what, switch, runs in (
-            ("rows", "membership", self.audit.membership),
-            ("labels", "labels", self.audit.labels or self.role != "active"),
-            ("columns", "features", self.audit.features is not None or self.role != "passive"),
-        ):
-            limited = [name for name in ("", *policy.partners) if getattr(policy.limits_of(name).attacks, what) is not None]
-            if limited and not runs:
-                places = [place for place, layer in written.items() if getattr(layer.attacks, what) is not None]
-                where = f"{places[0]}.attacks.{what}" if places else f"preset: {policy.preset} says attacks.{what} and"
-                raise ValueError(f"policy.{where} needs audit.{switch}, which is off: change one of the two")
+        check_attacks(self, policy)
 
     def limits_for(self, job: Job | None) -> Limits:
         """What this owner allows a job: the tightest of the limits for its other parties with data. None: for everyone."""
@@ -304,9 +249,11 @@ class Settings(Frozen):
     @property
     def local(self) -> bool:
         """Whether this node listens on and dials this machine's loopback interface only."""
-        return all(map(is_loopback, self._addresses()))
+        return all(map(is_loopback, self.addresses))
 
-    def _addresses(self) -> list[str]:
+    @property
+    def addresses(self) -> list[str]:
+        """On which this node listens, and which it dials."""
         addresses = [peer.address for peer in self.peers.values()]
         return [address for address in (self.listen, *addresses) if address]
 
@@ -325,15 +272,6 @@ def peers_in(parties: Parties, name: str) -> dict[str, Peer]:
     return {other: Peer(relayed=other not in parties.peers_of(name)) for other in parties.all if other != name}
 
 
-def is_loopback(address: str) -> bool:
-    """Whether ``host:port`` names this machine's loopback interface."""
-    host = address.rpartition(":")[0].strip("[]")
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
 __all__ = [
     "DEFAULT_TABLE",
     "Address",
@@ -344,7 +282,6 @@ __all__ = [
     "Settings",
     "Tls",
     "data_form",
-    "is_loopback",
     "peers_in",
     "role_in",
 ]

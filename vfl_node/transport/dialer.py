@@ -13,7 +13,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
 from vfl_node.errors import PeerError, PeerLost, PolicyError, ProtocolError, VflError
-from vfl_node.settings.node import is_loopback
+from vfl_node.settings.consistent import is_loopback
 from vfl_node.transport import calls
 from vfl_node.transport.credentials import Credentials
 from vfl_node.transport.diagnosis import certificate_at, diagnose

@@ -28,7 +28,7 @@ from google.protobuf.message import DecodeError
 from typing_extensions import Self
 
 from vfl_node.errors import PeerError, PeerLost, PolicyError, ProtocolError, VflError, peer_text
-from vfl_node.settings.node import is_loopback
+from vfl_node.settings.consistent import is_loopback
 from vfl_node.transport import bounds, calls
 from vfl_node.transport.diagnosis import certificate_at
 from vfl_node.transport.generated.vfl.v1.session_pb2 import PairMessage

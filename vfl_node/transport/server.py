@@ -17,7 +17,7 @@ import grpc
 from cryptography import x509
 
 from vfl_node.errors import PeerLost, PolicyError, ProtocolError, VflError
-from vfl_node.settings.node import is_loopback
+from vfl_node.settings.consistent import is_loopback
 from vfl_node.transport import calls
 from vfl_node.transport.connections import Connections, bind_error, most_connections
 from vfl_node.transport.credentials import Credentials

@@ -1,0 +1,59 @@
+"""The process of a node: its ports, its signals, and its end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+
+from vfl_node.node.board import check_http, open_board
+from vfl_node.node.faults import starting
+from vfl_node.node.running import OWNERS_SOCKET, announce, withdraw
+from vfl_node.node.service import Node
+from vfl_node.process import failpoints
+from vfl_node.settings.node import Settings
+from vfl_node.web.access import Access, OwnersSocket
+from vfl_node.web.app import create_app
+from vfl_node.web.server import Server
+
+SIGNALS_S = 0.5
+"""How often the main thread wakes up: Python handles signals only there, but the system may deliver them to another thread."""
+
+
+def serve(settings: Settings) -> None:
+    """Run a node until SIGINT or SIGTERM; returns after an orderly stop. On SIGHUP it reads its policy again.
+
+    Raises:
+        VflError: the node cannot start.
+    """
+    check_http(settings)
+    failpoints.arm(os.environ.get(failpoints.VARIABLE, ""), local=settings.local)
+    os.umask(0o077)  # whatever a library writes for this node is its user's alone
+    node = Node(settings)
+    stopping, rereading = threading.Event(), threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stopping.set())
+    signal.signal(signal.SIGHUP, lambda *_: rereading.set())
+    board, servers = None, []
+    access = Access(node.token, party=settings.name, people=node.tokens)
+    try:
+        with starting(settings.state_dir):
+            bound = node.start()
+            owners = create_app(node, token=OwnersSocket(access), tokens=node.tokens, audit=node.audit)
+            servers.append(Server(owners, settings.state_dir / OWNERS_SOCKET))
+            if settings.http:
+                board = open_board(settings, node, access, tokens=node.tokens, audit=node.audit)
+                servers.append(board)
+            for server in servers:
+                server.start()
+            http = board.address if board else None
+            announce(settings.state_dir, listen=bound, http=http, https=settings.http_tls is not None)
+        while not stopping.wait(SIGNALS_S):
+            if rereading.is_set():
+                rereading.clear()
+                node.policies.reload()
+    finally:
+        for server in servers:
+            server.stop()
+        node.stop()
+        withdraw(settings.state_dir)
