@@ -26,7 +26,7 @@ from vfl_node.job import Job, Name, Parties
 from vfl_node.models.settings import ModelName, ModelPlace
 from vfl_node.roles import Role
 from vfl_node.settings.connection import PEERS_DIR, Address, Authorities, HttpTls, Peer, Tls, Webhook
-from vfl_node.settings.consistent import check_attacks, check_connections, check_role, is_loopback
+from vfl_node.settings.consistent import check_attacks, check_role, is_loopback
 from vfl_node.settings.defences import DefenceParams, read_params
 from vfl_node.settings.earlier import read_earlier
 from vfl_node.settings.limits import Limits
@@ -152,8 +152,32 @@ class Settings(Frozen):
 
     @model_validator(mode="after")
     def _consistent(self) -> Settings:
-        check_connections(self)
-        check_role(self)
+        if self.http_tls and self.http_plain:
+            raise ValueError("http_plain is for a port without http_tls: leave one of the two out")
+        if self.name in self.peers:
+            raise ValueError(f"{self.name!r} is this node's own name and cannot be its peer")
+        if self.role != "passive" and len(self.connected) < len(self.peers):
+            raise ValueError(
+                "a relayed peer is for a passive node: an active one and a coordinator meet all parties themselves"
+            )
+        if (unknown := sorted(set(self.policy.partners) - set(self.peers))) and not self.pairs:
+            raise ValueError(f"policy.partners names {unknown[0]!r}, which is not among peers")
+        if self.listen is None and any(peer.address is None for peer in self.connected.values()):
+            raise ValueError("a peer without an address must be able to dial in: set listen")
+        if self.pairs and (lone := [name for name, peer in self.connected.items() if peer.authority is None]):
+            raise ValueError(
+                f"peers.{lone[0]} has no authority: pair with it (vfl-node invite), or set peers.{lone[0]}.authority; "
+                "under tls.mode shared one authority may vouch for all"
+            )
+        if self.tls is None and not self.insecure_loopback:
+            raise ValueError("set tls (or insecure_loopback: true for a trial on one machine)")
+        if self.tls is None and (bad := [address for address in self.addresses if not is_loopback(address)]):
+            raise ValueError(f"plaintext is for loopback only, and {bad[0]} is not")
+        if self.role != "active" and self.obfuscation != Obfuscation():
+            raise ValueError("obfuscation is for an active node: the obfuscated set hides its records")
+        if self.role != "active" and self.compare != Compare():
+            raise ValueError("compare is for an active node, which measures models")
+        check_role(self.role, self.tables.values(), self.audit, self.defences)
         self.check_policy(self.policy)
         return self
 
@@ -195,7 +219,7 @@ class Settings(Frozen):
 
     def check_policy(self, policy: Policy) -> None:
         """Raise ValueError where a policy stops trainings by attacks that this node does not run."""
-        check_attacks(self, policy)
+        check_attacks(self.role, self.audit, policy)
 
     def limits_for(self, job: Job | None) -> Limits:
         """What this owner allows a job: the tightest of the limits for its other parties with data. None: for everyone."""
