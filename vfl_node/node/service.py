@@ -18,9 +18,9 @@ from vfl_node.job import Job
 from vfl_node.node.approvals import Approvals
 from vfl_node.node.budgets import budgets
 from vfl_node.node.cards import Cards
-from vfl_node.node.check import StartCheck
 from vfl_node.node.extensions import Extensions
 from vfl_node.node.faults import starting
+from vfl_node.node.health import Health
 from vfl_node.node.jobs import Jobs
 from vfl_node.node.ledgers import describe_all, partners_met
 from vfl_node.node.membership import Membership
@@ -29,6 +29,7 @@ from vfl_node.node.pairing import Pairing
 from vfl_node.node.peers import Peers
 from vfl_node.node.policies import Policies
 from vfl_node.node.prometheus import write_figures
+from vfl_node.node.start_check import StartCheck
 from vfl_node.node.store import Store
 from vfl_node.node.webhook import WebhookSender
 from vfl_node.node.works import Works
@@ -102,6 +103,8 @@ class Node:
         voices = (cards, self.extensions)
         self.peers = Peers(settings, credentials, self._offers.hear, self._works.expects, recorder, guests, voices)
         self.extensions.tell = self.peers.tell
+        self._health = Health(settings, self._store, self.peers, self._data, self.policies)
+        self.tick, self.is_live, self.list_faults = self._health.tick, self._health.is_live, self._health.list_faults
         self._membership = Membership(settings, self._roster, self._works, self.peers)
         cards.on_given_up = self._membership.take_leave
         with starting(settings.state_dir):
@@ -151,7 +154,7 @@ class Node:
     def health(self) -> dict[str, Any]:
         """Which node this is, whether its peers, table and machine are fit for jobs, and what is left of places and limits."""
         return {
-            "status": "ok",
+            **self._health.describe(),
             "party": self.settings.name,
             "role": self.settings.role,
             "version": VERSION,
@@ -160,7 +163,7 @@ class Node:
             "peers": self.peers.status(),
             "data": self._data.health(),
             "places": self._works.places(),
-            "certificate_days": self.peers.certificate_days,
+            "certificate_days": self.peers.certificates.days if self.peers.certificates else None,
             **machine_state(self.settings.state_dir),
             "budgets": budgets(self.settings, self._store),
         }

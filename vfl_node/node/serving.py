@@ -49,6 +49,7 @@ def serve(settings: Settings) -> None:
             http = board.address if board else None
             announce(settings.state_dir, listen=bound, http=http, https=settings.http_tls is not None)
         while not stopping.wait(SIGNALS_S):
+            node.tick()
             if rereading.is_set():
                 rereading.clear()
                 node.policies.reload()

@@ -1,6 +1,6 @@
 """The routes of a node's HTTP port: JSON for programs, plain pages for people.
 
-Anyone who reaches the port learns that the node runs, and nothing else. Each route stands behind a gate
+Anyone who reaches the port learns that the node runs, whether it is ready, and nothing else. Each route stands behind a gate
 (:mod:`vfl_node.web.gate`), which finds out who asks (:mod:`vfl_node.web.access`) and lets in whose roles suffice
 (:mod:`vfl_node.web.roles`). The owner's socket lets its user do everything. A page never shows anything that its JSON does not.
 """
@@ -34,11 +34,11 @@ from vfl_node.web.events import MOST_VIEWERS, EventStream, JobStreams
 from vfl_node.web.extensions import list_extension_routes
 from vfl_node.web.gate import caller_of, check_own, guard, may_still, name_object, person_of
 from vfl_node.web.guards import HostGuard, SecurityHeaders, problem
+from vfl_node.web.health import list_health_routes
 from vfl_node.web.ledger import list_ledger_routes
 from vfl_node.web.pages import REPORT_POLICY, Pages
 from vfl_node.web.people import list_audit_routes, list_token_routes
 from vfl_node.web.policy import list_policy_routes
-from vfl_node.web.roles import LOOKERS
 from vfl_node.web.trust import list_routes
 from vfl_node.web.view import NodeView, find_job
 from vfl_node.web.wanted import WAITING, read_wanted
@@ -95,7 +95,7 @@ def create_app(
     board = _Board(view, access)
     routes = [
         Route("/", board.page),
-        Route("/health", board.health),
+        *list_health_routes(view),
         Route("/static/{place}", board.asset),
         Route("/login", board.login_page, methods=["GET"]),
         Route("/login", board.login, methods=["POST"]),
@@ -146,13 +146,6 @@ class _Board:
         self._access = access
         self._pages = Pages()
         self._streams = JobStreams()
-
-    def health(self, request: Request) -> Response:
-        """For those who may not look, the answer is only that the node runs."""
-        health = self._view.health()
-        caller = caller_of(request)
-        whole = caller is not None and not caller.roles.isdisjoint(LOOKERS)
-        return JSONResponse(health if whole else {"status": health["status"]})
 
     def asset(self, request: Request) -> Response:
         """A style sheet or script: part of the software, which the login page needs, too."""
