@@ -23,12 +23,12 @@ from vfl_node.node.faults import starting
 from vfl_node.node.health import Health
 from vfl_node.node.jobs import Jobs
 from vfl_node.node.ledgers import describe_all, partners_met
+from vfl_node.node.measuring import NodeMeter
 from vfl_node.node.membership import Membership
 from vfl_node.node.offers import Offers
 from vfl_node.node.pairing import Pairing
 from vfl_node.node.peers import Peers
 from vfl_node.node.policies import Policies
-from vfl_node.node.prometheus import write_figures
 from vfl_node.node.start_check import StartCheck
 from vfl_node.node.store import Store
 from vfl_node.node.webhook import WebhookSender
@@ -104,6 +104,7 @@ class Node:
         self.peers = Peers(settings, credentials, self._offers.hear, self._works.expects, recorder, guests, voices)
         self.extensions.tell = self.peers.tell
         self._health = Health(settings, self._store, self.peers, self._data, self.policies)
+        self._meter = NodeMeter(settings, self._store, self._jobs, self._works, self.peers, self._data, self._health)
         self.tick, self.is_live, self.list_faults = self._health.tick, self._health.is_live, self._health.list_faults
         self._membership = Membership(settings, self._roster, self._works, self.peers)
         cards.on_given_up = self._membership.take_leave
@@ -279,4 +280,4 @@ class Node:
 
     def metrics_text(self) -> bytes:
         """Figures for Prometheus."""
-        return write_figures(self._jobs.states(), self._jobs.running(), self.peers.status())
+        return self._meter.write()

@@ -6,11 +6,14 @@ import os
 import signal
 import threading
 
+import structlog
+
 from vfl_node.node.board import check_http, open_board
 from vfl_node.node.faults import starting
 from vfl_node.node.running import OWNERS_SOCKET, announce, withdraw
 from vfl_node.node.service import Node
 from vfl_node.process import failpoints
+from vfl_node.process.counters import count_log_line
 from vfl_node.settings.node import Settings
 from vfl_node.web.access import Access, OwnersSocket
 from vfl_node.web.app import create_app
@@ -29,6 +32,7 @@ def serve(settings: Settings) -> None:
     check_http(settings)
     failpoints.arm(os.environ.get(failpoints.VARIABLE, ""), local=settings.local)
     os.umask(0o077)  # whatever a library writes for this node is its user's alone
+    structlog.configure(processors=[count_log_line, *structlog.get_config()["processors"]])
     node = Node(settings)
     stopping, rereading = threading.Event(), threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -23,6 +23,7 @@ from starlette.responses import FileResponse, JSONResponse, RedirectResponse, Re
 from starlette.routing import Route
 
 from vfl_node.errors import Cancelled, DataError, PeerError, PolicyError, ProtocolError, StateError, UsageError, VflError
+from vfl_node.process.counters import LOGINS
 from vfl_node.report.choice import to_document
 from vfl_node.trust.audit_log import AuditLog
 from vfl_node.trust.tokens import Tokens
@@ -164,6 +165,7 @@ class _Board:
         except asyncio.TimeoutError:  # not the builtin one before Python 3.11
             raise HTTPException(408) from None
         cookie = self._access.redeem((body or b"").decode("latin-1"))
+        LOGINS.series("link", "ok" if cookie else "refused").inc()
         if cookie is None:
             return problem(403, "E_TICKET", "this link was used already, or is too old", "vfl-node board --config FILE")
         name_object(request, cookie.split(".")[1])
