@@ -6,7 +6,6 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +13,9 @@ import pytest
 from prometheus_client import Counter, Histogram
 from prometheus_client.parser import text_string_to_metric_families
 
-from vfl_node.execution.live import AT_REST, LiveProgress, Stop
-from vfl_node.node.prometheus import MOST_SERIES, NodeFigures, write_figures
+from tests.metrics_sample import FAMILIES, count_each, full, running
+from vfl_node.execution.live import LiveProgress, Stop
+from vfl_node.node.prometheus import MOST_SERIES, write_figures
 from vfl_node.node.service import Node
 from vfl_node.node.states import STANDING
 from vfl_node.process import counters
@@ -23,8 +23,6 @@ from vfl_node.progress import Advanced, PhaseBegan, Queued
 from vfl_node.settings.node import Settings
 
 PAGE = Path(__file__).parents[2] / "docs/reference/metrics-for-prometheus.md"
-
-FAMILIES = {name: each for name, each in vars(counters).items() if isinstance(each, counters.Family)}
 
 
 def documented() -> dict[str, tuple[set[str], str]]:
@@ -55,53 +53,17 @@ def node(tmp_path: Path) -> Iterator[Node]:
     made._store.close()
 
 
-def running(**changes: Any) -> dict[str, Any]:
-    return AT_REST | {"id": "running-1", "state": "running", "phase": "train", **changes}
-
-
-def full(count: int, **changes: Any) -> NodeFigures:
-    """All figures, of so many peers, jobs, columns and tables."""
-    many, now = [f"many-{number}" for number in range(count)], datetime.now(timezone.utc)
-    peer = {"online": True, "round_trip_ms": 1.5, "clock_ahead_s": 2}
-    attacks = dict.fromkeys(many, 0.6)
-    views = [running(id=name, attacks=attacks, labels=attacks, rebuilt=dict.fromkeys(many, attacks)) for name in many]
-    budgets = ("alignments", "changes", "trainings", "models_served", "linkages", "epsilon")
-    return NodeFigures(
-        **{
-            "role": "active",
-            "kernel": "c",
-            "ready": True,
-            "states": ["running"],
-            "running": views,
-            "waits": {"place": 1},
-            "peers": dict.fromkeys(many, peer),
-            "ends": [(name, kind, now) for name in many for kind in ("leaf", "authority")],
-            "crl_due": now,
-            "budgets": {name: {budget: {"used": 1, "allowed": 2, "per": "week"} for budget in budgets} for name in many},
-            "ledgers": {name: {"entries": 3, "head_age_s": 4.0} for name in many},
-            "tables": {name: {"status": "usable", "rows": 5, "whole": True} for name in many},
-            "disk_free": 6,
-            "state_bytes": {"index": 7, "jobs": 8, "partners": 9},
-            "memory_limit": 10,
-            "columns": True,
-            **changes,
-        }
-    )
-
-
 @pytest.fixture
 def counted() -> Iterator[None]:
     """Every counter with a series."""
-    for family in FAMILIES.values():
-        series = family.series(*["E_TRY"] * len(family._metric._labelnames))
-        series.inc(0) if isinstance(series, Counter) else series.observe(1)
+    count_each()
     yield
     clear()
 
 
 def clear() -> None:
     """Begin to count anew, as a new process does."""
-    for family in FAMILIES.values():
+    for family in FAMILIES:
         family._metric.clear()
         family._known.clear()
 
@@ -122,7 +84,7 @@ def test_labels_are_those_of_the_page(counted: None) -> None:
 
 
 def test_there_are_never_more_series_than_said() -> None:
-    for family in FAMILIES.values():
+    for family in FAMILIES:
         for number in range(1000):
             series = family.series(*[f"E_{number}"] * len(family._metric._labelnames))
             series.inc() if isinstance(series, Counter) else series.observe(1)
