@@ -76,7 +76,9 @@ def test_two_jobs_and_an_orderly_end(federation: Any, trial: Any) -> None:
 
 
 def counters(federation: Any, name: str) -> dict[str, float]:
-    """Series of a node → its value."""
+    """Series of a node, which is ready → its value."""
+    ready = urllib.request.urlopen(f"http://{federation.client(name).address}/ready", timeout=60)  # without a token
+    assert json.loads(ready.read()) == {"ready": True, "codes": []}
     connection = http.client.HTTPConnection(federation.client(name).address, timeout=60)
     token = (federation.folder / name / "state" / "token").read_text()
     connection.request("GET", "/metrics", headers={"Authorization": f"Bearer {token}"})

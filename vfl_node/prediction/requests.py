@@ -26,7 +26,7 @@ from vfl_node.errors import DataError, PolicyError, UsageError, VflError
 from vfl_node.job import Job
 from vfl_node.metrics.weighted import predict_classes
 from vfl_node.prediction.jobs import predict_of
-from vfl_node.process.counters import PREDICTED_ROWS, PREDICTION_SECONDS
+from vfl_node.process.counters import PREDICTION_SECONDS
 from vfl_node.roles import Task
 from vfl_node.settings.declared import Declared, declare_fitted
 from vfl_node.settings.node import Data, Settings
@@ -160,7 +160,6 @@ class PredictionRequest:
 
     def answer(self, probabilities: NDArray[np.float64]) -> None:
         """The predictions, float64[n] or [n, K]."""
-        PREDICTED_ROWS.series(self._model).inc(len(self.table))
         PREDICTION_SECONDS.series(self._model).observe(time.monotonic() - self._asked)
         self._end(self._records.csv(probabilities))
 

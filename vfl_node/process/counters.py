@@ -84,7 +84,7 @@ HTTP_SECONDS = _histogram(
     "vfl_http_request_duration_seconds", "Time until an answer of the HTTP port began", ["route"], _REQUEST_S, 40
 )
 LOGINS = _counter("vfl_logins_total", "Links that were used, and tokens that were refused", ["how", "result"], 6)
-PREDICTED_ROWS = _counter("vfl_predictions_rows_total", "Rows that this node has asked a model for", ["model"], 12)
+PREDICTED_ROWS = _counter("vfl_predictions_rows_total", "Rows for which predictions were exchanged", ["model", "peer"], 24)
 PREDICTION_SECONDS = _histogram(
     "vfl_prediction_duration_seconds", "Time from a request for predictions to its answer", ["model"], _REQUEST_S, 12
 )
