@@ -157,8 +157,8 @@ def test_a_partners_authority_names_no_other_party_who_calls_or_is_called(
     for server in servers.values():
         server.known.add("clinic")
     try:
+        admit(bank, "passive", servers["bank"].address)  # from now on its authority is trusted, for the bank
         admit(Party("notary", tmp_path / "notary"), "coordinator", servers["notary"].address)
-        admit(bank, "passive", servers["bank"].address)
         nodes.wait_until(lambda: nodes.client("clinic").health()["peers"]["notary"]["cause"] and servers["bank"].took)
         assert "not signed by an authority that this node trusts" in nodes.client("clinic").health()["peers"]["notary"]["cause"]
         assert (servers["notary"].took, set(servers["bank"].took)) == ([], {"clinic"})
