@@ -59,6 +59,7 @@ class Peers:
 
     Attributes:
         on_up: called with the peer whenever its link comes up.
+        news: what all peers hear, asked whenever the certificates were looked at.
         steps: as an argument of :class:`vfl_node.node.pulse.Beats`.
     """
 
@@ -73,6 +74,7 @@ class Peers:
         voices: Sequence[Voice] = (),
     ) -> None:
         self.on_up: Callable[[str], None] = lambda peer: None
+        self.news: Callable[[], Sequence[Notice]] = tuple
         self.steps: Callable[[str], Mapping[str, int]] = lambda peer: {}
         self._settings = settings
         self._on_notice = on_notice
@@ -100,7 +102,7 @@ class Peers:
                 self._disconnect,
                 self._cut,
                 renew=Renewal(settings).renew_if_due,
-                looked=self._show_changed,
+                looked=self._tell_news,
             )
             if credentials
             else None
@@ -331,10 +333,10 @@ class Peers:
             hear = self._on_notice if kind in ("offer", "cancel") else self._voices.hear
             self._send(peer, link, hear(peer, notice))
 
-    def _show_changed(self) -> None:
-        for news in self._voices.show_changed():
+    def _tell_news(self) -> None:
+        for notice in self.news():
             for peer in list(self._states):
-                self.tell(peer, news)
+                self.tell(peer, notice)
 
     def _send(self, peer: str, link: LinkStream, notice: Notice | None) -> None:
         if notice is not None:
