@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from vfl_node.data.planted import PlantedValues, Value
+from vfl_node.execution.planted import PlantedValues, Value
 from vfl_node.node.wire_capture import Connection, describe_start, find_strangers, judge, parse_packet
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Frame
 from vfl_node.transport.wire_tap import WireTap

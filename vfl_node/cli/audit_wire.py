@@ -101,6 +101,6 @@ def _show(runs: list[dict[str, Any]], flows: list[dict[str, Any]]) -> None:
         )
     searched = [run["searched"] for run in runs if run["searched"]]
     for each in searched:
-        out.print(f"searched for {each['values']:,} values of this node's table (seed {each['seed']}) in what was sent")
+        out.print(f"searched for {each['values']:,} values of this node's table (seed {each['seed'][:8]}…) in what was sent")
     if not searched:
         out.print("nothing was searched for: this node has no table for the job, or it cannot be read")

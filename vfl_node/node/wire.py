@@ -8,9 +8,9 @@ from typing import Any
 import structlog
 
 from vfl_node.data.named import data_of
-from vfl_node.data.planted import PlantedValues, draw_values
 from vfl_node.errors import VflError
 from vfl_node.execution.outcome import JobOutcome
+from vfl_node.execution.planted import PlantedValues, draw_values
 from vfl_node.job import Job
 from vfl_node.process.files import read_checked, write_checked
 from vfl_node.settings.node import Settings

@@ -13,8 +13,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from vfl_node.data.planted import PlantedValues, Value
 from vfl_node.errors import UsageError
+from vfl_node.execution.planted import PlantedValues, Value
 from vfl_node.node.running import running
 from vfl_node.node.wire import plant
 from vfl_node.node.wire_capture import Address, Capture, find_strangers, judge, list_connections, read_connections

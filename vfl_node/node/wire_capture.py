@@ -15,8 +15,8 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from vfl_node.data.planted import PlantedValues
 from vfl_node.errors import StateError, UsageError
+from vfl_node.execution.planted import PlantedValues
 
 MOST_BYTES = 1 << 30
 """Largest capture: all of it is looked through in memory."""

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.readers.opening import open_input
 from vfl_node.settings.table import Data
 
@@ -59,7 +60,7 @@ class PlantedValues:
         seed: by which they were drawn; it is said again.
     """
 
-    def __init__(self, values: Iterable[Value], seed: int = 0) -> None:
+    def __init__(self, values: Iterable[Value], seed: bytes = b"") -> None:
         self._seed = seed
         self._forms: dict[bytes, list[tuple[bytes, str]]] = {}
         self._values = short = 0
@@ -89,7 +90,7 @@ class PlantedValues:
 
     def describe(self) -> dict[str, Any]:
         """values: how many; seed: by which they were drawn."""
-        return {"values": self._values, "seed": self._seed}
+        return {"values": self._values, "seed": self._seed.hex()}
 
     def _candidates(self, body: bytes) -> list[int]:
         """Where a value may begin."""
@@ -127,7 +128,7 @@ def forms_of(text: str) -> Iterator[bytes]:
             yield packed
 
 
-def draw_values(data: Data, *, party: str, ids: tuple[str, ...], label: str | None, seed: int | None = None) -> PlantedValues:
+def draw_values(data: Data, *, party: str, ids: tuple[str, ...], label: str | None, seed: bytes | None = None) -> PlantedValues:
     """Values of a table: names of its columns and its file, and all cells of rows that are drawn.
 
     Args:
@@ -140,14 +141,14 @@ def draw_values(data: Data, *, party: str, ids: tuple[str, ...], label: str | No
     Raises:
         DataError: as the reader.
     """
-    seed = secrets.randbits(32) if seed is None else seed
-    random = np.random.default_rng(seed)
+    seed = secrets.token_bytes(32) if seed is None else seed
+    random = Randomness(seed)
     with closing(open_input(data, party=party)) as reader:
         names = reader.names
         most = max(1, MOST_VALUES // len(names))
         keys, rows = np.empty(0), list[tuple[Any, ...]]()
         for batch in reader.batches():
-            keys = np.concatenate((keys, random.random(batch.columns.num_rows)))
+            keys = np.concatenate((keys, random.uniform((batch.columns.num_rows,))))
             best = np.sort(np.argsort(keys, kind="stable")[:most])  # of the rows so far, those with the smallest keys stay
             taken = best[best >= len(rows)] - len(rows)
             columns = [batch.columns[name].take(taken).to_pylist() for name in names]
