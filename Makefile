@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install --no-com
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-libraries test-all durations faults test-compose test-browser lint types contracts proto proto-check docs site hashes bench-align bench-paillier bench-florist bench-readers bench-unaligned bench-linkage bench-hidden bench-split clean
+.PHONY: help demo test test-libraries test-all durations faults test-compose test-systemd test-browser deploy-check lint types contracts proto proto-check docs site hashes bench-align bench-paillier bench-florist bench-readers bench-unaligned bench-linkage bench-hidden bench-split clean
 
 help: ## this list
 	@echo "make …    (PY=python3.12 chooses the Python that makes $(VENV); 3.10 or newer)"
@@ -52,6 +52,12 @@ faults: $(VENV)/dev.stamp ## inject every fault into real nodes and write docs/e
 
 test-compose: $(VENV)/dev.stamp ## docker-compose.yml for real; needs a Docker engine
 	$(BIN)/python -m pytest -m compose tests/compose
+
+test-systemd: $(VENV)/dev.stamp ## the unit of deploy/systemd with a real node in a container; needs root, a Docker engine and debootstrap
+	tests/deploy/systemd.sh
+
+deploy-check: $(VENV)/dev.stamp ## verify the files of deploy: units, chart; what needs a tool that is absent is skipped
+	deploy/check.sh
 
 AXE := build/browser/node_modules/axe-core/axe.min.js
 
