@@ -99,7 +99,10 @@ def test_a_file_that_was_moved_or_removed_begins_anew(tmp_path: Path) -> None:
     file.write("two\n")
     path.unlink()
     file.write("three\n")
-    assert ((tmp_path / "moved").read_text(), path.read_text()) == ("one\n", "three\n")
+    path.rename(tmp_path / "again")
+    path.touch(0o644)  # as logrotate's create
+    file.write("four\n")
+    assert [(tmp_path / name).read_text() for name in ("moved", "again", "node.log")] == ["one\n", "three\n", "four\n"]
     assert path.stat().st_mode & 0o777 == 0o600
 
 

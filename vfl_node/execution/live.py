@@ -142,7 +142,7 @@ class LiveProgress:
         if milestone:
             self._write(event)
         elif isinstance(event, EpochTrained):
-            self._log.debug("progress", done=self._view["done"], total=self._view["total"])
+            self._log.debug("epoch", done=self._view["done"], total=self._view["total"])
 
     def _write(self, event: Event) -> None:
         """Tell of a milestone in the node's log."""
