@@ -141,8 +141,6 @@ class LiveProgress:
             self._steps += isinstance(event, PhaseBegan | Advanced)
         if milestone:
             self._write(event)
-        elif isinstance(event, EpochTrained):
-            self._log.debug("epoch", done=self._view["done"], total=self._view["total"])
 
     def _write(self, event: Event) -> None:
         """Tell of a milestone in the node's log."""
