@@ -72,6 +72,13 @@ sleep 2
 in_it journalctl -u vfl-node@clinic --no-pager -o cat | grep -q 'policy in force' || fail "the policy is not read again"
 sleep 12
 [ "$(show NRestarts)" = 0 ] || fail "the watchdog ended a node that lives"
+if in_it /opt/vfl-node/bin/vfl-node backup --help >/dev/null 2>&1; then
+  in_it systemctl start vfl-node-backup@clinic || fail "there is no backup"
+  [ "$(in_it sh -c 'stat -c "%a %U" /var/lib/vfl-node-backups/clinic/clinic-*.tar')" = "600 vfl" ] || fail "the backup is not private"
+  echo "a backup of the running node, 0600"
+else
+  echo "-- skipped: this release has no vfl-node backup"
+fi
 in_it kill -STOP "$pid"
 until_it_is NRestarts 1 40
 until_it_is ActiveState active 60
