@@ -70,7 +70,8 @@ step_render() {
     have go && [ -d /usr/share/gocode/src/github.com/Masterminds/sprig ] ||
       { skip "no Go with sprig here (Debian: golang-go golang-github-masterminds-sprig-dev)"; return 0; }
     mkdir -p "$(dirname "$renderer")"
-    GO111MODULE=off GOPATH=/usr/share/gocode GOCACHE=$work/go-cache go build -o "$renderer" "$here/helm/render/main.go"
+    GO111MODULE=off GOPATH=/usr/share/gocode GOCACHE=$work/go-cache go build -o "$work/render" "$here/helm/render/main.go"
+    mv "$work/render" "$renderer"
   fi
   mkdir -p "$rendered"
   printf '%s\n' 'party: lab' 'settings: {role: passive}' 'keys: {secretName: keys, mode: shared}' >"$work/least.yaml"
