@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from tests.node.nodes import accepting
 from vfl_node.configuration.models import parse
@@ -188,11 +189,14 @@ def test_matched_rows_are_counted_only_where_the_owner_allows_it(lab: Lab, allow
     job = Job.model_validate(JOB.model_dump(exclude_unset=True) | train)
     if allowed:
         lab.configure(everyone={"reveal": ["matched"]})
-    reply = offered(lab, job.canonical(), "counted")
+    with capture_logs() as lines:
+        reply = offered(lab, job.canonical(), "counted")
     assert reply.accepted == allowed
     assert lab.begun == (["counted"] if allowed else [])
     if not allowed:
         assert (reply.code, reply.reason) == ("E_POLICY", "its policy does not allow the job (kind)")
+        (line,) = [line for line in lines if line["event"] == "job refused"]
+        assert (line["log_level"], "reveal: [matched]" in line["hint"]) == ("info", True)
         with pytest.raises(PolicyError, match="which this node's policy does not allow") as caught:
             lab.jobs.submit(job)
         assert "reveal: [matched]" in caught.value.hint

@@ -46,9 +46,9 @@ def main() -> NoReturn:
     for stream in (sys.stdout, sys.stderr):  # names of columns may have letters that a terminal's encoding lacks
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-    configure_logs()
     warnings.showwarning = _show_warning
     try:
+        configure_logs()
         status = app(standalone_mode=False)
     except VflError as error:
         err.print(f"error: {error}")

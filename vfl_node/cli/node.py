@@ -22,18 +22,16 @@ def service(
     config: ConfigOption = None,
     version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
 ) -> None:
-    """Run a node until it is stopped: vfl-node --role active --config clinic.yaml."""
+    """Run a node until it is stopped: vfl-node --config clinic.yaml. With --role its settings must name that role."""
     if version:
         print(VERSION)  # noqa: T201
         raise typer.Exit
     if context.invoked_subcommand:
         return
-    if role is None or config is None:
-        raise UsageError(
-            "name what to do", hint="vfl-node --role active --config FILE runs a node; vfl-node --help lists the rest"
-        )
+    if config is None:
+        raise UsageError("name what to do", hint="vfl-node --config FILE runs a node; vfl-node --help lists the rest")
     settings = load_settings(config)
-    if settings.role != role.value:
+    if role is not None and settings.role != role.value:
         raise UsageError(
             f"{config} says role: {settings.role}, the command says --role {role.value}", hint="they must agree", code="E_ROLE"
         )
