@@ -30,7 +30,7 @@ from vfl_node.node.listing import JobLine
 from vfl_node.node.partners import Partners
 from vfl_node.node.pruning import choose
 from vfl_node.node.record import NO_DOCUMENTS, Documents, Record, damaged_record
-from vfl_node.node.state_lock import hold
+from vfl_node.node.state_lock import LOCK, hold
 from vfl_node.node.states import UNFINISHED, State
 from vfl_node.process import failpoints
 from vfl_node.process.files import fault, private_file
@@ -69,7 +69,7 @@ class Store:
             folder.mkdir(parents=True, exist_ok=True)
             folder.chmod(0o700)
             (folder / "jobs").mkdir(exist_ok=True)
-            self._holder = hold(folder / "lock")
+            self._holder = hold(folder / LOCK)
             shutil.rmtree(self.requests, ignore_errors=True)
             self.requests.mkdir(mode=0o700)
             for path in (folder / "jobs.sqlite", *folder.glob("jobs.sqlite-*")):  # SQLite makes the others as the first one is
@@ -83,7 +83,7 @@ class Store:
         if self._holder < 0:
             return
         try:
-            same = os.path.samestat(os.fstat(self._holder), (self.folder / "lock").stat())
+            same = os.path.samestat(os.fstat(self._holder), (self.folder / LOCK).stat())
         except (FileNotFoundError, NotADirectoryError):
             same = False
         if not same:

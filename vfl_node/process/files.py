@@ -58,7 +58,7 @@ def writing_whole(path: Path) -> Iterator[BinaryIO]:
             os.fsync(file.fileno())
         failpoints.reach("rename")
         temporary.replace(path)
-    except OSError:
+    except BaseException:
         with suppress(OSError):
             temporary.unlink()
         raise
