@@ -207,8 +207,8 @@ def _list_files(settings: Settings, stage: Path, *, models: bool) -> Iterator[tu
         if path.suffix != ".tmp":
             yield f"peers/{path.name}", path
     for job in check_index(stage / INDEX) if models else ():
-        folder = state / "jobs" / job
-        for path in [*(folder / name for name in _OF_PREDICTIONS), *_artefacts(folder / "artefacts")]:
+        place = state / "jobs" / job
+        for path in [*(place / name for name in _OF_PREDICTIONS), *_artefacts(place / "artefacts")]:
             yield path.relative_to(state).as_posix(), path
 
 

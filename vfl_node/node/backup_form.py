@@ -143,7 +143,8 @@ def _read_manifest(path: Path, first: str) -> BackupManifest:
 
 
 def _check_sums(path: Path, found: Mapping[str, str]) -> None:
-    stated = dict(reversed(line.split("  ", 1)) for line in path.read_text(errors="replace").splitlines() if "  " in line)
+    lines = (line.partition("  ") for line in path.read_text(errors="replace").splitlines())
+    stated = {name: digest for digest, _, name in lines}
     if stated != found:
         wrong = sorted(name for name in stated.keys() | found.keys() if stated.get(name) != found.get(name))
         raise damage_error(f"{wrong[0] if belongs(wrong[0]) else 'a file'} is not what {SUMS} says")

@@ -11,14 +11,14 @@ import os
 import tarfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Final
 
 from vfl_node.errors import StateError
 
 _BLOCK = tarfile.BLOCKSIZE
 _END = bytes(2 * _BLOCK)
 _PIECE = 1 << 20
-_FORM = tarfile.USTAR_FORMAT  # its longest names and largest files suffice, and one header stands for one file
+_FORM: Final = tarfile.USTAR_FORMAT  # its longest names and largest files suffice, and one header stands for one file
 
 MOST_MEMBERS = 1_000_000
 """Files of an archive that is read."""
