@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install --no-com
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-libraries test-all durations faults test-compose test-browser lint types contracts proto proto-check docs site hashes bench-align bench-paillier bench-florist bench-readers bench-unaligned bench-linkage bench-hidden bench-split clean
+.PHONY: help demo test test-libraries test-all durations faults test-compose test-browser drill-restore lint types contracts proto proto-check docs site hashes bench-align bench-paillier bench-florist bench-readers bench-unaligned bench-linkage bench-hidden bench-split clean
 
 help: ## this list
 	@echo "make …    (PY=python3.12 chooses the Python that makes $(VENV); 3.10 or newer)"
@@ -52,6 +52,11 @@ faults: $(VENV)/dev.stamp ## inject every fault into real nodes and write docs/e
 
 test-compose: $(VENV)/dev.stamp ## docker-compose.yml for real; needs a Docker engine
 	$(BIN)/python -m pytest -m compose tests/compose
+
+drill-restore: export OMP_NUM_THREADS := 1
+
+drill-restore: $(VENV)/dev.stamp ## a node is killed in a job, loses its disk and is restored from a backup; says how long it takes, about 2 minutes
+	$(BIN)/python -m tests.drills.restore
 
 AXE := build/browser/node_modules/axe-core/axe.min.js
 
