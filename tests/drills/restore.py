@@ -1,8 +1,8 @@
 """A node loses its disk in a job and is restored from yesterday's backup: ``make drill-restore``.
 
 Two paired nodes, each a process as a user starts it; first the passive one loses everything but its settings and keys, then the
-active one. The drill ends with status 1 where anything is not as docs/guides/recover-after-a-failure.md says. It prints when each
-step was done, counted from the kill.
+active one. The drill ends with status 1 where anything is not as docs/guides/recover-after-a-failure.md says. It prints when
+each step was done, counted from the kill.
 """
 
 from __future__ import annotations
