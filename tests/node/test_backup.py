@@ -22,12 +22,14 @@ from vfl_node.configuration.models import parse
 from vfl_node.errors import StateError, UsageError, VflError
 from vfl_node.execution.outcome import SUMS
 from vfl_node.job import Job
-from vfl_node.node import backup, restore
+from vfl_node.node import backup, index, restore, upgrade_check
 from vfl_node.node.backup import back_up, last_backup
 from vfl_node.node.backup_form import unpack_backup
+from vfl_node.node.client import Client
 from vfl_node.node.partners import Partner
 from vfl_node.node.releases import release_ended
 from vfl_node.node.store import Store
+from vfl_node.node.upgrade_check import check_upgrade
 from vfl_node.process.archive import ArchiveWriter
 from vfl_node.process.files import write_checked
 from vfl_node.session.counted import telling_training
@@ -35,6 +37,7 @@ from vfl_node.settings.reading import load_settings
 from vfl_node.training.prediction.stored import StoredPredictor
 from vfl_node.trust.audit_log import AuditLog, Deed
 from vfl_node.trust.tokens import Tokens
+from vfl_node.version import VERSION
 
 JOB = parse("name: trial\nparties: {active: clinic, passive: lab}\n", Job, source="j")
 SECRET = b"nobody may have this" * 3
@@ -388,6 +391,45 @@ def test_the_time_of_the_last_backup_is_checked(clinic: Clinic, tmp_path: Path) 
     back_up(clinic.settings, tmp_path / "a.tar", models=False)
     flip(clinic.state / "backup.json", -3)
     assert refusal(lambda: last_backup(clinic.state)) == "E_STATE_CORRUPT"
+
+
+def looks(clinic: Clinic) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {"ok": [], "warn": [], "FAIL": []}
+    for look in check_upgrade(clinic.settings):
+        found[look.verdict].append(look.text)
+    return found
+
+
+def test_before_an_upgrade_the_state_is_looked_at_and_not_changed(clinic: Clinic, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = {path: path.read_bytes() for path in clinic.state.rglob("*") if path.is_file() and "sqlite-" not in path.name}
+    found = looks(clinic)
+    assert found["FAIL"] == []
+    assert f"stays version {index.VERSION}" in found["ok"][0]
+    assert all(job in found["warn"][0] for job in clinic.under_way.values())
+    assert "does not run" in found["warn"][1]
+    assert "lab (3 entries)" in found["ok"][1]
+    for step, said in ((1, "becomes"), (-1, "reads up to")):
+        version = index.VERSION + step
+        with monkeypatch.context() as patch:
+            more = (*index.MIGRATIONS, ("CREATE TABLE another (id TEXT)",))[:version]
+            for module in (index, upgrade_check):
+                patch.setattr(module, "VERSION" if module is index else "INDEX_VERSION", version)
+            patch.setattr(index, "MIGRATIONS", more)
+            found = looks(clinic)
+            assert said in (found["ok"] if step == 1 else found["FAIL"])[0]
+    with monkeypatch.context() as patch:
+        patch.setattr(upgrade_check, "FILES_VERSION", 0)
+        assert len(looks(clinic)["FAIL"]) == len(clinic.under_way) + 1  # and the memory of the lab
+    for version, verdict in (("0.99.1", "warn"), (VERSION, "ok"), (None, "warn")):
+        with monkeypatch.context() as patch:
+            patch.setattr(Client, "health", lambda _, version=version: {"peers": {"lab": {"version": version}}})
+            patch.setattr(Client, "from_settings", lambda _: Client("127.0.0.1:1", ""))
+            assert "lab" in looks(clinic)[verdict][-1]
+    after = {path: path.read_bytes() for path in clinic.state.rglob("*") if path.is_file() and "sqlite-" not in path.name}
+    assert after == before
+    done = CliRunner().invoke(app, ["upgrade", "--check", "--config", str(clinic.config)])
+    assert (done.exit_code, "ok    the index" in done.output) == (0, True)
+    assert CliRunner().invoke(app, ["upgrade", "--config", str(clinic.config)]).exit_code == 1
 
 
 def test_the_commands(clinic: Clinic, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""``vfl-node backup`` and ``vfl-node restore``: what a node must not lose, in one file."""
+"""``vfl-node backup``, ``restore`` and ``upgrade``: what a node must not lose, in one file, and before a newer release."""
 
 from __future__ import annotations
 
@@ -92,6 +92,27 @@ def restore(
             f"if {peer} has seen more than is restored, jobs with it end with E_STATE_OLDER. Put a newer copy back, or: "
             f"vfl-node accept-loss {peer} --config {config}"
         )
+
+
+@app.command()
+def upgrade(
+    config: Annotated[Path, typer.Option("--config", help="The node's configuration file.")],
+    check: Annotated[bool, typer.Option("--check", help="Look, and change nothing.")] = False,
+) -> None:
+    """Say what this release would do with the state of a node, which may run on an earlier one; exit status 1 at a FAIL."""
+    from vfl_node.node.backup_form import refusal
+    from vfl_node.node.upgrade_check import check_upgrade
+
+    if not check:
+        raise UsageError("a node is upgraded by starting a newer release", hint="vfl-node upgrade --check looks before that")
+    try:
+        looks = list(check_upgrade(load_settings(config)))
+    except OSError as error:
+        raise refusal(error) from None
+    for look in looks:
+        out.print(f"{look.verdict:4}  {look.text}")
+    if any(look.verdict == "FAIL" for look in looks):
+        raise typer.Exit(1)
 
 
 def _ledgers(manifest: BackupManifest) -> str:

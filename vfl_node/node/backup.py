@@ -138,12 +138,13 @@ def _stage(settings: Settings, stage: Path, *, models: bool) -> BackupManifest:
         copy.parent.mkdir(parents=True)
         copy.write_bytes(data[: data.rfind(b"\n") + 1])  # a crash may have cut the last line
         heads[peer] = read_head(copy, peer)
-    with locked(state):
-        logs = list_files(state)
-        newest = logs.pop().read_bytes() if logs else b""
-    (stage / AUDIT_LOG).write_bytes(newest[: newest.rfind(b"\n") + 1])
-    for path in logs:  # which nobody changes
-        shutil.copyfile(path, stage / path.name)
+    if (state / AUDIT_LOG).exists():
+        with locked(state):
+            *full, newest = list_files(state)
+            data = newest.read_bytes()
+        (stage / AUDIT_LOG).write_bytes(data[: data.rfind(b"\n") + 1])
+        for path in full:  # which nobody changes
+            shutil.copyfile(path, stage / path.name)
     return BackupManifest(
         format=FORMAT,
         party=settings.name,
@@ -194,10 +195,10 @@ def _write(writer: ArchiveWriter, settings: Settings, stage: Path, manifest: Bac
 def _list_files(settings: Settings, stage: Path, *, models: bool) -> Iterator[tuple[str, Path]]:
     """Name in the backup and place of each file, those that changed in place first."""
     state = settings.state_dir
-    for path in _files_below(stage):
+    for path in files_below(stage):
         yield path.relative_to(stage).as_posix(), path
     for folder in ("partners", "relayed"):
-        for path in _files_below(state / folder):
+        for path in files_below(state / folder):
             if path.name != FILE and path.suffix != ".tmp":
                 yield path.relative_to(state).as_posix(), path
     yield "tokens", state / "tokens"
@@ -214,9 +215,11 @@ def _list_files(settings: Settings, stage: Path, *, models: bool) -> Iterator[tu
 
 def _artefacts(folder: Path) -> list[Path]:
     """What a job has left for its owner; the checksums, without which it counts as nothing, come last."""
-    found = [path for path in _files_below(folder) if path.suffix != ".tmp"]
+    found = [path for path in files_below(folder) if path.suffix != ".tmp"]
     return sorted(found, key=lambda path: (path.name == SUMS, path.name))
 
 
-def _files_below(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
+def files_below(folder: Path) -> list[Path]:
+    """The regular files in a folder and in those below it, also while some of them go; none where there is no folder."""
+    found = (Path(place, name) for place, _, names in os.walk(folder) for name in names)
+    return sorted(path for path in found if path.is_file() and not path.is_symlink())

@@ -114,6 +114,13 @@ def holds_checked(path: Path) -> bool:
         return file.read(len(_MAGIC)) == _MAGIC
 
 
+def version_of(path: Path) -> int | None:
+    """The version of the checked file at ``path``, as it says, whether or not it is whole; None if it is no such file."""
+    with path.open("rb") as file:
+        head = file.read(len(_MAGIC) + 2)
+    return int.from_bytes(head[len(_MAGIC) :], "big") if head.startswith(_MAGIC) else None
+
+
 def add_head(data: bytes) -> bytes:
     """``data`` behind its head."""
     version = VERSION.to_bytes(2, "big")
