@@ -6,7 +6,11 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install --no-com
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
+<<<<<<< HEAD
 .PHONY: help demo test test-libraries test-all durations faults test-compose test-browser drill-restore lint types contracts proto proto-check docs site hashes bench-align bench-paillier bench-florist bench-readers bench-unaligned bench-linkage bench-hidden bench-split clean
+=======
+.PHONY: help demo test test-libraries test-all durations faults submit test-compose test-browser lint types contracts proto proto-check docs site hashes bench-align bench-paillier bench-florist bench-readers bench-unaligned bench-linkage bench-hidden bench-split clean
+>>>>>>> main
 
 help: ## this list
 	@echo "make …    (PY=python3.12 chooses the Python that makes $(VENV); 3.10 or newer)"
@@ -49,6 +53,10 @@ JOBS ?= 10000
 
 faults: $(VENV)/dev.stamp ## inject every fault into real nodes and write docs/explanations/reliability.md; JOBS=N with mutated messages
 	$(BIN)/python tests/faults/run.py --jobs $(JOBS)
+
+submit: ## JOB=FILE: submit a job file at the clinic of `docker compose up`, and wait for its end
+	@test -f "$(JOB)" || { echo "name a job file: make submit JOB=my-job.yaml" >&2; exit 2; }
+	docker compose run --rm --volume "$(abspath $(JOB)):/job.yaml:ro" example submit /job.yaml --config /config/node.yaml --wait --board "http://127.0.0.1:$${CLINIC_PORT:-8080}"
 
 test-compose: $(VENV)/dev.stamp ## docker-compose.yml for real; needs a Docker engine
 	$(BIN)/python -m pytest -m compose tests/compose

@@ -17,6 +17,7 @@ from vfl_node.cli import (  # noqa: F401 - they register
     asks,
     audit,
     audit_log,
+    audit_wire,
     backup,
     budget,
     check,

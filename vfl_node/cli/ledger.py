@@ -41,6 +41,9 @@ def ledger(
 ) -> None:
     """Show what was counted, told and agreed with each partner over all jobs, or verify it. The node may be running."""
     if context.invoked_subcommand:
+        if config is not None:
+            hint = f"vfl-node ledger {context.invoked_subcommand} … --config FILE"
+            raise UsageError("--config comes after the command", hint=hint)
         return
     from vfl_node.node import ledgers
 

@@ -88,8 +88,9 @@ class PartnerCounts:
     def extended(self, budget: str, limit: Any) -> Any:
         """A limit of the policy, and what both owners have agreed on beyond it that has not ended. Raises StateError."""
         self._refresh()
-        agreed = (entry.body for entry in self.lane.list(EXTEND) if self._now[: len("2027-01-31")] <= entry.body["until"])
-        return raise_total(limit, sum(each["more"] for each in agreed if each["budget"] == budget))
+        today = self._now[: len("2027-01-31")]
+        agreed = {each["id"]: each for each in (entry.body for entry in self.lane.list(EXTEND)) if today <= each["until"]}
+        return raise_total(limit, sum(each["more"] for each in agreed.values() if each["budget"] == budget))
 
     def check(self, what: Counted) -> None:
         """Raise what :meth:`count` would, and count nothing."""

@@ -228,10 +228,13 @@ class Offers:
             if (record.state, record.code) == ("cancelled", REFUSED):
                 for_peer, code = record.message or for_peer, REFUSED
             raise PeerError(f"job {record.id} has already ended here ({record.state})", code=code, for_peer=for_peer)
-        try:
-            self._works.resume(record.id, by_owner=False)
-        except PolicyError as busy:
-            raise GaveWay(busy.message, for_peer=busy.for_peer) from None
+        with self._works.beginning():
+            if peer not in self._settings.connected:  # it was revoked while it asked
+                raise PolicyError(f"{peer} is no peer any more", code="E_REVOKED", for_peer="it is no peer there any more")
+            try:
+                self._works.resume(record.id, by_owner=False)
+            except PolicyError as busy:
+                raise GaveWay(busy.message, for_peer=busy.for_peer) from None
 
 
 @contextmanager

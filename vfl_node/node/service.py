@@ -102,7 +102,7 @@ class Node:
         self.extensions = Extensions(settings, self._store, self.tokens)
         voices = (cards, self.extensions)
         self.peers = Peers(settings, credentials, self._offers.hear, self._works.expects, recorder, guests, voices)
-        self.extensions.tell = self.peers.tell
+        self.extensions.tell, self.peers.news = self.peers.tell, cards.show_changed
         self._membership = Membership(settings, self._roster, self._works, self.peers)
         cards.on_given_up = self._membership.take_leave
         with starting(settings.state_dir):
