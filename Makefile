@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install --no-com
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-libraries test-all durations faults submit test-compose test-systemd test-browser deploy-check lint types contracts proto proto-check docs site hashes bench-align bench-paillier bench-florist bench-readers bench-unaligned bench-linkage bench-hidden bench-split clean
+.PHONY: help demo test test-libraries test-all durations faults submit test-compose test-systemd test-browser deploy-check lint types contracts proto proto-check docs site hashes bench-align bench-paillier bench-florist bench-readers bench-unaligned bench-linkage bench-hidden bench-split clean drill-restore
 
 help: ## this list
 	@echo "make …    (PY=python3.12 chooses the Python that makes $(VENV); 3.10 or newer)"
@@ -70,6 +70,10 @@ build/deploy/stamp: pyproject.toml
 
 deploy-check: $(VENV)/dev.stamp build/deploy/stamp ## verify the files of deploy: units, chart; what needs a tool that is absent is skipped
 	@KUBERNETES_VALIDATE=build/deploy/venv/bin/kubernetes-validate deploy/check.sh
+
+drill-restore: export OMP_NUM_THREADS := 1
+drill-restore: $(VENV)/dev.stamp ## a node is killed in a job, loses its disk and is restored from a backup; says how long it takes, about 2 minutes
+	$(BIN)/python -m tests.drills.restore
 
 AXE := build/browser/node_modules/axe-core/axe.min.js
 

@@ -25,6 +25,7 @@ from vfl_node.node.works import Works
 from vfl_node.session.spent import Expense
 from vfl_node.settings.node import Peer, Settings
 from vfl_node.settings.resources import QueueSettings, Share
+from vfl_node.settings.retention import Retention
 from vfl_node.transport.bounds import MOST_JOB_BYTES
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Cancel, Notice, Offer
 
@@ -231,7 +232,7 @@ def test_jobs_of_one_peer_are_kept_up_to_a_number_ended_ones_included(
         lab.store.update(lab.store.get(name), state="cancelled", finished="2000-01-01T00:00:00+00:00")
     reply = offered(lab, job.canonical(), "third")
     assert (reply.accepted, reply.code, reply.reason) == (False, "E_BUSY", "there are 2 jobs of clinic already")
-    lab.store.prune(days=1, keep=None)
+    lab.store.prune(Retention(jobs_days=1))
     assert offered(lab, job.canonical(), "third").accepted
 
 

@@ -9,6 +9,7 @@ All of it stands in the partner's lane (:mod:`vfl_node.trust.lanes`), as lines o
     loss                    the owner has accepted that entries are lost
     forget                  the owner has begun a new count of what is spent
     import                  what earlier versions had counted in files
+    restore                 a backup was restored: what jobs had set aside in it counts, whether or not they used it
 """
 
 from __future__ import annotations
@@ -144,6 +145,17 @@ class PartnerCounts:
             left = {kind: list(self._set_aside(kind, job_id)) for kind in self._kinds}
             if left := {kind: lines for kind, lines in left.items() if lines}:
                 self._add("release", left, job=job_id)
+
+    def note_restore(self, at: str) -> None:
+        """Write down that a backup was restored which was made ``at`` this time. What jobs had set aside counts from now on.
+
+        Raises:
+            StateError: as :meth:`usage`.
+        """
+        with self._alone():
+            self._refresh()
+            aside = {kind: list(self._set_aside(kind)) for kind in self._kinds}
+            self._add("restore", {kind: lines for kind, lines in aside.items() if lines}, backup=at)
 
     @property
     def reserving(self) -> set[str]:

@@ -39,6 +39,7 @@ from vfl_node.report.timeline import TRACE, tell
 from vfl_node.report.words import SEEDED
 from vfl_node.settings.connection import Roster
 from vfl_node.settings.node import Settings
+from vfl_node.settings.retention import Retention
 from vfl_node.transport.credentials import load_credentials
 from vfl_node.transport.recorder import Recorder
 from vfl_node.trust.audit_log import AuditLog
@@ -226,9 +227,9 @@ class Node:
         """As :meth:`vfl_node.node.policies.Policies.apply`."""
         return self.policies.apply(text, person)
 
-    def prune(self, *, days: float | None, keep: int | None, models: bool, dry: bool) -> list[str]:
+    def prune(self, limits: Retention, *, models: bool, dry: bool) -> list[str]:
         """Remove jobs that have ended. Raises VflError."""
-        return self._works.prune(days=days, keep=keep, models=models, dry=dry)
+        return self._works.prune(limits, models=models, dry=dry)
 
     def predict(self, model: str, request: bytes) -> PredictionRequest:
         """Ask for predictions of known records, a CSV file. Raises VflError."""
