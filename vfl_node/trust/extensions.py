@@ -44,7 +44,7 @@ HEARD_DAYS = 14
 """How long after it was asked an answer is still heard, which may have been on its way while a link was down."""
 
 ID_DIGITS = 32
-"""Of the digest of a request: so many that nobody can make two requests of the same id."""
+"""Digits of the digest of a request that are its id: so many that nobody can make two requests of the same id."""
 
 MOST_REQUEST_BYTES = 4 << 10
 
