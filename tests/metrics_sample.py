@@ -41,6 +41,7 @@ def full(count: int, **changes: Any) -> NodeFigures:
             "budgets": {name: {budget: {"used": 1, "allowed": 2, "per": "week"} for budget in budgets} for name in many},
             "ledgers": {name: {"entries": 3, "head_age_s": 4.0} for name in many},
             "tables": {name: {"status": "usable", "rows": 5, "whole": True} for name in many},
+            "backup_age_s": 5.0,
             "disk_free": 6,
             "state_bytes": {"index": 7, "jobs": 8, "partners": 9},
             "memory_limit": 10,

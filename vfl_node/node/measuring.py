@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import threading
 import time
+from contextlib import suppress
 from datetime import datetime, timezone
 from pathlib import Path
 
 from vfl_node.crypto.kernels import kernel
+from vfl_node.errors import StateError
+from vfl_node.node.backup import last_backup
 from vfl_node.node.budgets import budgets
 from vfl_node.node.health import Health
 from vfl_node.node.jobs import Jobs
@@ -70,9 +73,10 @@ class NodeMeter:
             ledgers=describe_heads(settings, partners_met(settings)),
             tables=found.get("tables") or ({DEFAULT_TABLE: found} if found else {}),
             unusable=frozenset(name for name, _ in self._tables.list_errors()),
+            backup_age_s=self._measure_backup(),
             disk_free=machine_state(settings.state_dir)["disk_free"],
             state_bytes=self._measure_sizes(),
-            reserved=self._works.reserved_bytes,
+            reserved=self._works.budget.reserved_bytes,
             memory_limit=memory and memory << 20,
             columns=settings.metrics.columns,
         )
@@ -82,6 +86,13 @@ class NodeMeter:
         """For how long the oldest waiting job has been here, in seconds; 0 without one."""
         waiting = [datetime.fromisoformat(record.submitted) for record in self._store.standing("waiting") if record.submitted]
         return max(0.0, (datetime.now(timezone.utc) - min(waiting)).total_seconds()) if waiting else 0.0
+
+    def _measure_backup(self) -> float | None:
+        """Seconds since the last backup; None: there was none, or nobody can tell."""
+        with suppress(StateError):
+            last = last_backup(self._settings.state_dir)
+            return (datetime.now(timezone.utc) - last).total_seconds() if last else None
+        return None
 
     def _measure_sizes(self) -> dict[str, int]:
         with self._lock:

@@ -46,6 +46,7 @@ class NodeFigures:
         ledgers: partner → {entries, head_age_s}.
         tables: name → what is known of a table (:meth:`vfl_node.node.start_check.StartCheck.health`).
         unusable: names of the tables that cannot be used now.
+        backup_age_s: seconds since the last backup; None: there was none.
         disk_free: bytes where the state folder lies.
         state_bytes: kind → size of what is stored.
         reserved: bytes of memory that jobs have reserved.
@@ -67,6 +68,7 @@ class NodeFigures:
     ledgers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     tables: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     unusable: frozenset[str] = frozenset()
+    backup_age_s: float | None = None
     disk_free: int | None = None
     state_bytes: Mapping[str, int] = field(default_factory=dict)
     reserved: int = 0
@@ -184,5 +186,6 @@ def _add_machine(page: _Page, figures: NodeFigures) -> None:
     page.add("vfl_table_rows", "Rows of a table, where the node has looked at all of them", "table", rows)
     page.add("vfl_disk_free_bytes", "Free bytes where a folder lies", "mount", [("state", figures.disk_free)])
     page.add("vfl_state_bytes", "Size of what is stored", "kind", figures.state_bytes.items())
+    page.add("vfl_backup_age_seconds", "Time since the last backup of this node", "", [(figures.backup_age_s,)])
     page.add("vfl_memory_reserved_bytes", "Memory that running jobs have reserved", "", [(figures.reserved,)])
     page.add("vfl_memory_limit_bytes", "Memory that they may reserve together", "", [(figures.memory_limit,)])

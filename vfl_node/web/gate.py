@@ -9,6 +9,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import structlog
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -21,6 +22,8 @@ from vfl_node.trust.audit_log import AuditLog, Deed
 from vfl_node.trust.people import OWNER
 from vfl_node.web.access import Access, Caller
 from vfl_node.web.roles import ROWS, Admission
+
+log = structlog.get_logger()
 
 
 def guard(
@@ -132,6 +135,7 @@ class Gate:
         if request.state.caller is None and "authorization" in request.headers:
             LOGINS.series("token", "refused").inc()
         refused = self._refuse(row, request.state.caller)
+        log.debug("request", method=request.method, route=self._pattern, refused=refused is not None)
         if refused is not None:
             await self._record(request, refused.status_code if isinstance(refused, HTTPException) else 403)
             raise refused
