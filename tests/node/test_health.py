@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
+import re
 import shutil
 import sqlite3
 import time
@@ -16,9 +18,11 @@ import pytest
 
 from vfl_node.errors import UsageError
 from vfl_node.node import health, start_check
+from vfl_node.node.backup import LAST
 from vfl_node.node.service import Node
 from vfl_node.node.spending import counts_with
 from vfl_node.node.start_check import StartCheck
+from vfl_node.process.files import write_checked
 from vfl_node.settings.node import Settings
 
 FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -54,7 +58,18 @@ def causes(node: Node) -> dict[str, str]:
 def test_a_node_that_lacks_nothing_is_ok_and_ready(node: Node) -> None:
     found = node.health()
     assert (found["status"], found["causes"], node.list_faults()) == ("ok", [], [])
+    assert found["backup_age_s"] is None
     assert found["ledger"] == {"lab": {"entries": 1, "head_age_s": None}}
+
+
+def test_it_says_how_old_the_last_backup_is(node: Node) -> None:
+    at = datetime.now(timezone.utc) - timedelta(hours=30)
+    write_checked(node.settings.state_dir / LAST, json.dumps({"at": at.isoformat()}).encode())
+    assert node.health()["backup_age_s"] == pytest.approx(30 * 3600, abs=600)
+    (series,) = re.findall(r"^vfl_backup_age_seconds (.*)$", node.metrics_text().decode(), re.MULTILINE)
+    assert float(series) == pytest.approx(30 * 3600, abs=600)
+    (node.settings.state_dir / LAST).write_bytes(b"damaged")
+    assert node.health()["backup_age_s"] is None
 
 
 def test_it_lives_while_its_main_loop_goes_round(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,9 +14,11 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
 from typing import Any
 
 from vfl_node.errors import StateError, VflError
+from vfl_node.node.backup import last_backup
 from vfl_node.node.faults import explain
 from vfl_node.node.ledgers import describe_heads, partners_met
 from vfl_node.node.peer_state import CLOCKS_S
@@ -98,7 +100,7 @@ class Health:
         return list(dict.fromkeys(fault.code for fault in self._current_faults()))
 
     def describe(self) -> dict[str, Any]:
-        """For the owner: ``status`` (ok, degraded or failing), ``causes``, ``certificates`` and ``ledger``.
+        """For the owner: ``status`` (ok, degraded or failing), ``causes``, ``certificates``, ``backup_age_s`` and ``ledger``.
 
         A cause has code, since, text and hint; those that fail come first. A certificate has party, kind and days. The ledger
         has, for each partner, entries and head_age_s (since the partner last signed what it has seen; None: never).
@@ -117,6 +119,7 @@ class Health:
             "certificates": [
                 {"party": party, "kind": "leaf", "days": days} for party, days in self._days_left(peers) if days is not None
             ],
+            "backup_age_s": measure_backup_age(self._settings.state_dir),
             "ledger": describe_heads(self._settings, partners_met(self._settings)),
         }
 
@@ -180,6 +183,15 @@ class Health:
     def _days_left(self, peers: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, int | None]]:
         yield self._settings.name, self._peers.certificates.days if self._peers.certificates else None
         yield from ((name, peer["certificate_days"]) for name, peer in peers.items())
+
+
+def measure_backup_age(state_dir: Path) -> float | None:
+    """Seconds since the last backup of a node; None: there was none, or nobody can tell."""
+    try:
+        last = last_backup(state_dir)
+    except StateError:
+        return None
+    return (datetime.now(timezone.utc) - last).total_seconds() if last else None
 
 
 def _find_about_peer(name: str, peer: Mapping[str, Any]) -> Iterator[Cause]:

@@ -5,15 +5,12 @@ from __future__ import annotations
 import os
 import threading
 import time
-from contextlib import suppress
 from datetime import datetime, timezone
 from pathlib import Path
 
 from vfl_node.crypto.kernels import kernel
-from vfl_node.errors import StateError
-from vfl_node.node.backup import last_backup
 from vfl_node.node.budgets import budgets
-from vfl_node.node.health import Health
+from vfl_node.node.health import Health, measure_backup_age
 from vfl_node.node.jobs import Jobs
 from vfl_node.node.ledgers import describe_heads, partners_met
 from vfl_node.node.peers import Peers
@@ -73,7 +70,7 @@ class NodeMeter:
             ledgers=describe_heads(settings, partners_met(settings)),
             tables=found.get("tables") or ({DEFAULT_TABLE: found} if found else {}),
             unusable=frozenset(name for name, _ in self._tables.list_errors()),
-            backup_age_s=self._measure_backup(),
+            backup_age_s=measure_backup_age(settings.state_dir),
             disk_free=machine_state(settings.state_dir)["disk_free"],
             state_bytes=self._measure_sizes(),
             reserved=self._works.budget.reserved_bytes,
@@ -86,13 +83,6 @@ class NodeMeter:
         """For how long the oldest waiting job has been here, in seconds; 0 without one."""
         waiting = [datetime.fromisoformat(record.submitted) for record in self._store.standing("waiting") if record.submitted]
         return max(0.0, (datetime.now(timezone.utc) - min(waiting)).total_seconds()) if waiting else 0.0
-
-    def _measure_backup(self) -> float | None:
-        """Seconds since the last backup; None: there was none, or nobody can tell."""
-        with suppress(StateError):
-            last = last_backup(self._settings.state_dir)
-            return (datetime.now(timezone.utc) - last).total_seconds() if last else None
-        return None
 
     def _measure_sizes(self) -> dict[str, int]:
         with self._lock:

@@ -21,8 +21,8 @@ class HealthView(Protocol):
         It has status (ok, degraded or failing), causes (code, since, text, hint), party, role, version, peers (name → {online,
         address, since, cause, version, round_trip_ms, certificate_days, clock_ahead_s}; online is None of one that is relayed),
         data (what is known of its table, or of each of several, or None), places (busy, most, queued), certificate_days,
-        certificates (party, kind, days), ledger (partner → {entries, head_age_s}), memory_free and disk_free (bytes; None where
-        not known) and budgets (:func:`vfl_node.node.budgets.budgets`).
+        certificates (party, kind, days), ledger (partner → {entries, head_age_s}), backup_age_s, memory_free and disk_free
+        (bytes; None where not known) and budgets (:func:`vfl_node.node.budgets.budgets`).
         """
 
     def is_live(self) -> bool:
