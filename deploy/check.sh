@@ -118,7 +118,13 @@ step_helm() {
   helm template clinic "$deploy/helm/vfl-node" -f "$deploy/helm/example.yaml" >"$work/said"
 }
 
-steps="systemd values render kubernetes kustomize helm"
+# prometheus: alerts with their cases, and the metrics of a node
+step_prometheus() {
+  have promtool || { skip "no promtool here (Debian: prometheus)"; return 0; }
+  PYTHON=$python "$here/prometheus/check.sh"
+}
+
+steps="systemd values render kubernetes kustomize helm prometheus"
 for step in ${*:-$steps}; do
   echo "== $step"
   # a subshell of its own under set -e, which an if would switch off

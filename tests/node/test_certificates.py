@@ -222,7 +222,7 @@ def test_a_party_whose_clock_is_wrong_tells_the_other_one_why_the_link_ends(part
     clinic, lab = parties("nobody")
     wait_until(lambda: clinic.peers.online("lab") and lab.peers.online("clinic"))
     monkeypatch.setattr("vfl_node.node.dialling.RETRY_S", (60.0,))
-    lab.peers._certificates._clock = lambda: datetime.now(timezone.utc) + 20 * DAY
+    lab.peers.certificates._clock = lambda: datetime.now(timezone.utc) + 20 * DAY
     wait_until(lambda: "lab ended the link: the certificate of clinic expired on" in clinic.cause())
     assert "its clock says" in clinic.cause()
     wait_until(lambda: "clinic's certificate expired on" in lab.cause())

@@ -15,9 +15,10 @@ from vfl_node.configuration.models import parse
 from vfl_node.errors import DataError, UsageError, VflError
 from vfl_node.execution.inputs import read_input
 from vfl_node.job import Job
-from vfl_node.node import check
-from vfl_node.node.check import StartCheck, TableCheck, check_table
+from vfl_node.node import start_check
+from vfl_node.node.check import TableCheck, check_table
 from vfl_node.node.service import Node
+from vfl_node.node.start_check import StartCheck
 from vfl_node.settings.node import Data, Peer, Settings
 
 PARTIES = "name: trial\nparties: {active: clinic, passive: lab}\n"
@@ -250,7 +251,7 @@ def test_a_node_that_starts_says_what_is_wrong_to_its_owner_and_in_its_log(tmp_p
 
 
 def test_of_a_large_table_a_node_reads_only_the_first_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(check, "HEAD_ROWS", 20)
+    monkeypatch.setattr(start_check, "HEAD_ROWS", 20)
     with capture_logs() as lines:
         health = started(settings_of(tmp_path, rows(label=lambda row: row // 30), least=30)).health()
     assert health is not None
@@ -273,7 +274,7 @@ def test_a_slow_reader_does_not_delay_the_start_and_one_that_breaks_leaves_it_un
         go_on.wait(240)
         raise RuntimeError("of the reader of a package: canary")
 
-    monkeypatch.setattr(check, "check_table", slow)
+    monkeypatch.setattr(start_check, "check_table", slow)
     node = Node(settings_of(tmp_path, rows()))
     try:
         with capture_logs() as lines:

@@ -56,7 +56,7 @@ def asked(nodes: Any, name: str, path: str) -> str:
 
 
 def test_its_owner_sees_columns_while_it_trains_and_in_the_report(nodes: Any) -> None:
-    nodes.start_both(**AUDIT, **HIDDEN)
+    nodes.start_both(**AUDIT, **HIDDEN, metrics={"columns": True})
     job_id = nodes.submit(SPLIT.replace("epochs: 4", "epochs: 400, patience: 400"))
     nodes.wait_until(lambda: nodes.view("lab", job_id).get("rebuilt"))
     view = nodes.view("lab", job_id)

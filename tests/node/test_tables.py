@@ -16,7 +16,7 @@ from vfl_node.data.named import data_of
 from vfl_node.errors import DataError, PolicyError, UsageError
 from vfl_node.execution.inputs import count_input, read_input, select_records
 from vfl_node.job import Align, Job
-from vfl_node.node.check import StartCheck
+from vfl_node.node.start_check import StartCheck
 from vfl_node.session.memory import MemoryOfOneRun, join_memories
 from vfl_node.settings.node import Settings
 from vfl_node.settings.reading import load_settings

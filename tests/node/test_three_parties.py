@@ -82,7 +82,7 @@ def test_a_job_of_three(stage: Stage, submitter: str) -> None:
     shown = {path: fetch(path) for path in ("/", "/metrics", "/health")}
     assert "notary <small>coordinator</small>" in shown["/"]
     assert job_id in shown["/"]
-    assert f'vfl_job_done{{job="{job_id}",phase="act"}}' in shown["/metrics"]
+    assert f'vfl_job_steps_done{{job="{job_id}",phase="act"}}' in shown["/metrics"]
     assert json.loads(shown["/health"])["role"] == "coordinator"
     stage.let_it_end()
     stage.all_done(job_id)

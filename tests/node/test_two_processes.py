@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import http.client
 import json
 import os
+import re
 import signal
 import stat
 import urllib.request
@@ -73,13 +75,35 @@ def test_two_jobs_and_an_orderly_end(federation: Any, trial: Any) -> None:
         assert not any(canary in text for canary in trial.ids)
 
 
-def test_a_restarted_node_knows_its_jobs(federation: Any) -> None:
+def counters(federation: Any, name: str) -> dict[str, float]:
+    """Series of a node, which is ready → its value."""
+    ready = urllib.request.urlopen(f"http://{federation.client(name).address}/ready", timeout=60)  # without a token
+    assert json.loads(ready.read()) == {"ready": True, "codes": []}
+    connection = http.client.HTTPConnection(federation.client(name).address, timeout=60)
+    token = (federation.folder / name / "state" / "token").read_text()
+    connection.request("GET", "/metrics", headers={"Authorization": f"Bearer {token}"})
+    text = connection.getresponse().read().decode()
+    connection.close()
+    return {series: float(value) for series, value in re.findall(r"^(vfl_.*) (\S+)$", text, re.MULTILINE)}
+
+
+def test_a_restarted_node_knows_its_jobs_and_counts_anew(federation: Any) -> None:
     federation.start_both()
+    before = {name: counters(federation, name) for name in ("clinic", "lab")}
     job_id = federation.submit("align: {protocol: psi}")
     assert federation.end("clinic", job_id)["state"] == "done"
     assert federation.end("lab", job_id)["state"] == "done"
+    done = 'vfl_jobs_ended_total{code="",protocol="psi",result="done",trainer=""}'
+    after = {name: counters(federation, name) for name in ("clinic", "lab")}
+    assert {name: after[name][done] - before[name].get(done, 0) for name in after} == {"clinic": 1, "lab": 1}
+    for kind in ("Chunk", "Preflight", "PhaseEnd"):
+        sent = f'vfl_peer_messages_total{{direction="sent",peer="lab",type="{kind}"}}'
+        received = f'vfl_peer_messages_total{{direction="received",peer="clinic",type="{kind}"}}'
+        ours, theirs = (after[a][b] - before[a].get(b, 0) for a, b in (("clinic", sent), ("lab", received)))
+        assert ours == theirs > 0, kind
     federation.kill("lab", signal.SIGINT)
     federation.start("lab")
+    assert counters(federation, "lab").get(done, 0) == before["lab"].get(done, 0)  # it was forked by this process
     assert federation.client("lab").job(job_id)["state"] == "done"
     again = federation.submit("align: {protocol: psi}")
     assert federation.end("clinic", again)["state"] == "done"

@@ -182,6 +182,8 @@ class View:
         self.answers_with: VflError | None = None
         self.resumable = 0
         self.requests = Extensions()
+        self.lives, self.faults, self.status = True, list[str](), "ok"
+        self.causes = [{"code": "E_FILE", "since": "2026-03-01T10:00:00+00:00", "text": HOSTILE, "hint": HOSTILE}]
         self.safer: dict[str, list[dict[str, Any]]] = {}
         failed = {"code": "E_CSV", "message": HOSTILE, "hint": f"mend it {HOSTILE}"}
         self.all = [
@@ -191,11 +193,25 @@ class View:
             a_job("failed-1", "failed", error=failed, name=HOSTILE, parties=[HOSTILE]),
         ]
 
+    def is_live(self) -> bool:
+        return self.lives
+
+    def list_faults(self) -> list[str]:
+        return self.faults
+
     def health(self) -> dict[str, Any]:
         data = {"status": "unusable", "errors": [{"code": "E_CSV", "message": HOSTILE, "hint": ""}]}
         told = {"predicted_rows": {"used": 7, "allowed": 10_000}}
         budgets = {"peers": {"lab": {"alignments": {"used": 3, "allowed": 20}}, "bank": None}, "models": {"done-1": told}}
-        node = {"status": "ok", "party": "clinic", "role": "active", "version": "0", "peers": self.peers, "data": data}
+        node = {
+            "status": self.status,
+            "causes": self.causes,
+            "party": "clinic",
+            "role": "active",
+            "version": "0",
+            "peers": self.peers,
+            "data": data,
+        }
         machine = {"certificate_days": 311, "disk_free": 69e9, "memory_free": 13e9}
         return node | machine | {"places": {"busy": 1, "most": 16, "queued": 1}, "budgets": budgets}
 

@@ -67,6 +67,12 @@ class Budget:
             raise _memory_error(needed, max(0, free), others)
         return needed.bytes
 
+    @property
+    def reserved_bytes(self) -> int:
+        """What all jobs together have reserved."""
+        with self._lock:
+            return sum(self._reserved.values())
+
     def release(self, job_id: str) -> None:
         """The job takes none any more. Idempotent."""
         with self._lock:

@@ -11,6 +11,7 @@ import structlog
 
 from vfl_node.errors import VflError
 from vfl_node.execution.details import Details
+from vfl_node.process.counters import Stopwatch
 from vfl_node.progress import (
     Advanced,
     Attacks,
@@ -59,6 +60,9 @@ AT_REST: dict[str, Any] = {
 """The view of a job that nobody works on; :meth:`LiveProgress.snapshot` of one under way has the same keys."""
 
 NO_ATTACKS: Attacks = {}
+
+WAITS = {Queued: "place", OwnersAsked: "consent", HoursAwaited: "hours", PeersAwaited: "peer"}
+"""Event → what a job waits for, in a word for metrics."""
 
 ALONE = "training the model of this party alone, for comparison"
 
@@ -127,6 +131,7 @@ class LiveProgress:
         self._lock = threading.Lock()
         self._view = AT_REST | {"phase": "waiting"}
         self._details = Details(trace or Trace())
+        self._watch = Stopwatch()
         self._steps = 0
         self._logged = -1
 
@@ -139,8 +144,17 @@ class LiveProgress:
             self._view |= changes(self._view, event)
             self._details.add(event, self._view, milestone=milestone)
             self._steps += isinstance(event, PhaseBegan | Advanced)
+            self._measure(event)
         if milestone:
             self._write(event)
+
+    def _measure(self, event: Event) -> None:
+        """Take the time of phases and waits, for metrics."""
+        match event:
+            case Queued() | OwnersAsked() | HoursAwaited() | PeersAwaited():
+                self._watch.wait(WAITS[type(event)])
+            case _ if isinstance(event, WorkEvent) and self._view["phase"] != "waiting":
+                self._watch.begin(self._view["phase"])
 
     def _write(self, event: Event) -> None:
         """Tell of a milestone in the node's log."""
@@ -160,6 +174,16 @@ class LiveProgress:
                 self._log.warning(text)
             case PeersAwaited() | OwnersAsked() | HoursAwaited() | InputRefused():
                 self._log.info(_note(event))
+
+    @property
+    def waits_for(self) -> str:
+        """What the job waits for, one of :data:`WAITS`; empty if it does not wait."""
+        return self._watch.waits_for
+
+    def rest(self) -> None:
+        """Nothing more happens for now: the job has ended, or this attempt has."""
+        with self._lock:
+            self._watch.begin("")
 
     @property
     def steps(self) -> int:
@@ -187,6 +211,7 @@ class LiveProgress:
             with self._lock:
                 self._details.traffic = lambda: moved
                 self._details.end()
+            self.rest()
 
     def _is_milestone(self, event: Event) -> bool:
         """Whether the log tells of ``event``, which is not in the view yet."""

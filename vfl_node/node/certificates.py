@@ -6,15 +6,18 @@ A link ends, with the cause, when the certificate of either side has expired, an
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from datetime import datetime, timezone
 
 import structlog
+from cryptography import x509
 
-from vfl_node.errors import PeerLost, PolicyError, VflError
+from vfl_node.errors import PeerLost, PolicyError, UsageError, VflError
 from vfl_node.node.peer_state import PeerState, days_left
 from vfl_node.transport.credentials import Credentials
 from vfl_node.transport.dialer import Dialer
+from vfl_node.transport.identity import MALFORMED
 from vfl_node.transport.streams import LinkStream
 
 log = structlog.get_logger()
@@ -61,6 +64,28 @@ class CertificateWatch:
     def days(self) -> int | None:
         """For how many days this node's own certificate is still valid, as it was when it was last read."""
         return days_left(self._credentials.validity)
+
+    def list_ends(self) -> Iterator[tuple[str, str, datetime]]:
+        """Party, kind and end of each certificate that is known: this node's own and its authorities', and those of links."""
+        own = self._credentials
+        if own.validity:
+            yield own.name, "leaf", own.validity.until
+        pinned = {peer: pem for peer, pem in own.pins.items() if pem}
+        for party, pem in {own.name: own.authority, **pinned}.items():
+            with suppress(*MALFORMED):
+                authorities = x509.load_pem_x509_certificates(pem)
+                yield party, "authority", max(each.not_valid_after_utc for each in authorities)
+        for peer, state in list(self._states.items()):
+            if (link := state.link) and (validity := link.validity):
+                yield peer, "leaf", validity.until
+
+    def find_crl_due(self) -> datetime | None:
+        """When the first list of revoked certificates is due; None: there is none, or it cannot be read."""
+        lists = self._credentials.lists
+        with suppress(UsageError):
+            due = [each.next_update_utc for each in lists.read()] if lists else []
+            return min((moment for moment in due if moment), default=None)
+        return None
 
     def start(self, stopping: threading.Event) -> None:
         """Check until ``stopping`` is set."""

@@ -1,16 +1,12 @@
-"""Whether this node's table can be used: what its owner asks before the first job, and the node when it starts.
+"""Whether this node's table can be used: what its owner asks before the first job, and the node while it runs.
 
 Everything here is for the owner. It has column names, counts and the texts of errors, which name a place and never show a cell.
 """
 
 from __future__ import annotations
 
-import threading
 from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import Any
-
-import structlog
 
 from vfl_node.data.encoded import EncodedColumn
 from vfl_node.data.images import Image
@@ -18,7 +14,7 @@ from vfl_node.data.keys import keys_text
 from vfl_node.data.levels import check_categories
 from vfl_node.data.lists import check_lists
 from vfl_node.data.named import data_of, needs_order
-from vfl_node.data.profile import LabelProfile, TableProfile, profile
+from vfl_node.data.profile import TableProfile, profile
 from vfl_node.data.readers.head import HeadReader
 from vfl_node.data.readers.opening import open_input
 from vfl_node.data.reading import columns_for
@@ -29,19 +25,9 @@ from vfl_node.job import IdForm, Job
 from vfl_node.job.keys import NO_KEYS, Keys
 from vfl_node.node.doubts import doubts
 from vfl_node.node.spending import check_budget
-from vfl_node.process.machine import utc_now
 from vfl_node.roles import Task
-from vfl_node.settings.node import DEFAULT_TABLE, Data, Settings
+from vfl_node.settings.node import Data, Settings
 from vfl_node.training.table_use import table_use_of
-
-log = structlog.get_logger()
-
-HEAD_ROWS = 10_000
-"""So many rows a node looks at when it starts: half a second of work on 30 columns, however many rows there are."""
-
-
-STATUSES = ("checking", "unusable", "unknown", "usable")
-"""Statuses of a table; the first counts for several."""
 
 
 @dataclass(frozen=True)
@@ -258,74 +244,6 @@ def _check_use(use: JobUse, job: Job, settings: Settings, seen: TableProfile) ->
         table_use = table_use_of(job.train, settings.models)
         check_lists(seen.table, settings.name, read=table_use.reads_lists())
         table_use.check(settings.role, seen.table)
-
-
-class StartCheck:
-    """A look at the first rows of a node's tables, on a thread of its own, so that a large one does not delay the start.
-
-    Args:
-        settings: of the node.
-    """
-
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-        self._tables = {name: data for name, data in settings.tables.items() if data.check}
-        self._found: dict[str, dict[str, Any]] = {}
-        self._thread = threading.Thread(target=self._check, name="table check", daemon=True)  # the node ends without it
-
-    def start(self) -> None:
-        """Begin, if there is a table and its owner wants it."""
-        if self._tables:
-            self._found = {name: {"status": "checking"} for name in self._tables}
-            self._thread.start()
-
-    def join(self, timeout_s: float | None = None) -> None:
-        """Wait until it is done."""
-        if self._thread.ident is not None:
-            self._thread.join(timeout_s)
-
-    def health(self) -> dict[str, Any] | None:
-        """What was found, for the owner; None if nothing is checked.
-
-        It has status (``checking``, ``usable``, ``unusable`` or ``unknown``) and, after the check, rows (how many were
-        looked at), whole (whether these are all), columns (that a training reads), classes (of the labels, or None), checked
-        (when) and errors ({code, message, hint}). Where tables have names it has the status, the worst of all, and under
-        ``tables`` these keys for each name.
-        """
-        found = dict(self._found)
-        if not found or isinstance(self._settings.data, Data):
-            return found.get(DEFAULT_TABLE)
-        return {"status": min((table["status"] for table in found.values()), key=STATUSES.index), "tables": found}
-
-    def _check(self) -> None:
-        for name, data in self._tables.items():
-            said = {} if isinstance(self._settings.data, Data) else {"table": name}
-            self._found[name] = self._check_table(data, said)
-
-    def _check_table(self, data: Data, said: dict[str, str]) -> dict[str, Any]:
-        """What is found in one table; ``said`` goes into each line of the log."""
-        try:
-            checked = check_table(self._settings, data=data, rows=HEAD_ROWS)
-        except Exception as defect:  # noqa: BLE001 - of an installed reader; its text may show a cell
-            log.warning("this node's table could not be checked", error=type(defect).__name__, **said)
-            return {"status": "unknown"}
-        for error in checked.errors:
-            hint = "" if isinstance(error, UsageError) else error.hint  # it names what is audited or protected
-            log.warning("this node's table cannot be used", code=error.code, reason=error.message, hint=hint, **said)
-        return {
-            "status": "unusable" if checked.errors else "usable",
-            **_size(checked.profile),
-            "checked": utc_now(),
-            "errors": [describe_error(error) for error in checked.errors],
-        }
-
-
-def _size(seen: TableProfile | None) -> dict[str, Any]:
-    """How large a table is, as far as it was looked at."""
-    if seen is None:
-        return dict.fromkeys(("rows", "whole", "columns", "classes"))
-    classes = len(seen.label.counts) if isinstance(seen.label, LabelProfile) else None
-    return {"rows": seen.rows, "whole": seen.whole, "columns": len(seen.features), "classes": classes}
 
 
 def describe_error(error: VflError) -> dict[str, str]:

@@ -16,6 +16,7 @@ from vfl_node.node.predictions import trained_with
 from vfl_node.node.record import MANIFEST, NO_DOCUMENTS, Documents, Record
 from vfl_node.node.store import Store
 from vfl_node.process import failpoints
+from vfl_node.process.counters import CONSENTS
 from vfl_node.session.preflight import NO_MARKS, ConsentMarks
 from vfl_node.settings.node import Settings
 from vfl_node.settings.policy import Asked, Decision
@@ -189,6 +190,7 @@ class Consents:
         told = {NOTE: note[:MOST_NOTE].encode()} if note else {}
         who = {PERSONS: json.dumps({"salt": salt, "names": list(persons)}).encode()} if persons else {}
         signed = sign_consent(consent, key) if key else consent.to_bytes()
+        CONSENTS.series(verdict, by).inc()
         return {name_of(consent.party): signed, TERMS: manifest.terms.encode(), **told, **who}
 
     def deciders(self, job_id: str) -> list[str]:

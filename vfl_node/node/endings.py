@@ -11,7 +11,9 @@ from vfl_node.node.figures import attach_figures
 from vfl_node.node.predictions import account
 from vfl_node.node.record import Record
 from vfl_node.node.releases import KEEPING, release
+from vfl_node.node.states import STANDING
 from vfl_node.node.store import Store
+from vfl_node.process.counters import JOBS_ENDED, code_label
 from vfl_node.process.machine import utc_now
 from vfl_node.settings.node import Settings
 
@@ -44,6 +46,10 @@ def conclude(settings: Settings, store: Store, record: Record) -> Record:
             log.warning("what was predicted could not be reported", job=record.id, reason=str(error))
     record = attach_figures(store, record)
     store.end(record)
+    if record.state not in STANDING:
+        document = record.document
+        trainer, protocol = (document.get("train") or {}).get("algorithm"), document.get("align", {}).get("protocol")
+        JOBS_ENDED.series(record.state, code_label(record.code), protocol or "", trainer or "").inc()
     if record.state not in KEEPING:
         release(store, record)
     return record

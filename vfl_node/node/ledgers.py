@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -58,9 +59,30 @@ def describe_all(settings: Settings, partners: list[str], since: str = "") -> li
     return found
 
 
+def describe_heads(settings: Settings, partners: list[str]) -> dict[str, dict[str, Any]]:
+    """Partner → ``entries``, and ``head_age_s``: seconds since it last signed what it has seen.
+
+    Both are None of a ledger that is damaged, and ``head_age_s`` where it has never signed.
+    """
+    found = {}
+    for name in partners:
+        try:
+            lane = counts_with(settings, name).lane
+            signed = _newest_signed(lane.list("head"))
+            age = (datetime.now(timezone.utc) - datetime.fromisoformat(signed.at)).total_seconds() if signed else None
+            found[name] = {"entries": len(lane.entries), "head_age_s": age}
+        except StateError:
+            found[name] = {"entries": None, "head_age_s": None}
+    return found
+
+
+def _newest_signed(entries: Sequence[LaneEntry]) -> LaneEntry | None:
+    return next((entry for entry in reversed(entries) if entry.body.get("ours", {}).get("signature")), None)
+
+
 def _describe_lane(counts: PartnerCounts, allowed: Budgets, since: str) -> dict[str, Any]:
     entries = counts.lane.entries
-    signed = next((entry for entry in reversed(entries) if entry.body.get("ours", {}).get("signature")), None)
+    signed = _newest_signed(entries)
     return {
         "partner": counts.peer,
         "error": None,

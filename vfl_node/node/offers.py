@@ -22,6 +22,7 @@ from vfl_node.node.states import State
 from vfl_node.node.store import Store
 from vfl_node.node.works import Works
 from vfl_node.process import failpoints
+from vfl_node.process.counters import REFUSALS, code_label
 from vfl_node.process.logs import Seldom
 from vfl_node.settings.node import Settings
 from vfl_node.settings.refusals import SILENT
@@ -80,6 +81,7 @@ class Offers:
                 reply.cards.extend(consents.cards_for(peer))
         except VflError as error:
             if self._refusals.setdefault(peer, Seldom()).lets((offer.job_id, error.code)):
+                REFUSALS.series(code_label(error.code), "own").inc()
                 say = log.info if error.for_peer.startswith(SILENT) else log.warning  # a rule of this owner is no fault
                 said = {"code": error.code, "reason": error.message, "hint": error.hint}
                 say("job refused", job=peer_text(offer.job_id, 63), peer=peer, **said)

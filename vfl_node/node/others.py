@@ -16,6 +16,7 @@ from vfl_node.node.peers import Peers
 from vfl_node.node.record import Record
 from vfl_node.node.turns import Turn
 from vfl_node.process import failpoints
+from vfl_node.process.counters import REFUSALS, code_label
 from vfl_node.progress import OwnersAsked, PeersAwaited, Progress
 from vfl_node.report.words import join_names
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Notice, Offer, OfferReply
@@ -283,8 +284,7 @@ class Others:
         if not self._may_know(name):
             return
         failpoints.reach("offer")
-        key = self._record.id
-        reply = self._peers.ask(name, self._offer(name), key=key, waiting=meeting, deadline=deadline).offer_reply
+        reply = self._peers.ask(name, self._offer(name), key=self._record.id, waiting=meeting, deadline=deadline).offer_reply
         meeting.hears(name, tuple(other for other in self._parties.all if other in reply.awaits))
         self.consents.hear_cards(name, reply.cards)
         self._asked[name] = asked = set(reply.asked) if reply.accepted else set()
@@ -305,6 +305,7 @@ class Others:
                 raise PeerLost(f"the job is done at {name}, and it is not known yet whether it is at all")
         if code not in ENDED:
             if self._own == self._record.submitter or self._relays_to(name):
+                REFUSALS.series(code_label(code), "peer").inc()
                 hint, for_peer = f"ask the owner of {name}", f"{name} refused the job: {reason}"
                 raise PeerError(f"{for_peer} ({code})", code="E_REFUSED", hint=hint, for_peer=for_peer)
             return
@@ -336,12 +337,11 @@ class Others:
         return self._own == self._parties.active and name != submitter and submitter not in self._parties.peers_of(name)
 
     def _offer(self, name: str) -> Notice:
-        record = self._record
         return Notice(
             offer=Offer(
-                job_id=record.id,
+                job_id=self._record.id,
                 submitter=self._own,
-                job_json=record.spec,
+                job_json=self._record.spec,
                 ready=self._ready(),
                 manifest=self.consents.manifest,
                 consents=self.consents.envelopes,

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 
 from vfl_node.errors import PeerLost, PolicyError, ProtocolError, VflError, peer_text
+from vfl_node.process.counters import LINKS_LOST, code_label
 from vfl_node.session.preflight import version_error
 from vfl_node.settings.node import Settings
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Echo, Hello, Notice
@@ -124,6 +125,7 @@ class PeerState:
         """There is no link, for ``cause``; returns whether that is news."""
         news = self.link is not None or self.cause != cause
         if self.link is not None:
+            LINKS_LOST.series(self.name, code_label(code)).inc()
             self.link, self.since = None, time.time()
         self.cause, self.code = cause, code
         return news

@@ -52,6 +52,7 @@ class Peers:
         voices: whatever else is said and heard over links, each of one kind of notice.
 
     Attributes:
+        certificates: watches this node's own and those of its peers; None in plaintext.
         on_up: called with the peer whenever its link comes up.
         news: what all peers hear, asked whenever the certificates were looked at.
         steps: as an argument of :class:`vfl_node.node.pulse.Beats`.
@@ -87,7 +88,7 @@ class Peers:
             stopping=self._stopping,
         )
         self._dialers = self._dialling.dialers
-        self._certificates = (
+        self.certificates = (
             CertificateWatch(
                 credentials,
                 self._dialers,
@@ -100,7 +101,7 @@ class Peers:
             if credentials
             else None
         )
-        if watch := self._certificates:
+        if watch := self.certificates:
             self._dialling.fault = lambda: watch.fault
         self._calls = Calls(
             self._dialers,
@@ -129,8 +130,8 @@ class Peers:
     def start(self) -> str | None:
         """Listen and dial; returns the bound ``host:port``, if any. Raises UsageError (``E_PORT``)."""
         bound = self._server.start() if self._server else None
-        if self._certificates:
-            self._certificates.start(self._stopping)
+        if self.certificates:
+            self.certificates.start(self._stopping)
         self._dialling.start()
         return bound
 
@@ -175,11 +176,6 @@ class Peers:
         with self._changed:
             links = {name: state.status() for name, state in self._states.items()}
         return {name: links.get(name, NO_LINK) for name in self._settings.peers}
-
-    @property
-    def certificate_days(self) -> int | None:
-        """For how many days this node's own certificate is still valid; None without one."""
-        return self._certificates.days if self._certificates else None
 
     def online(self, peer: str) -> bool:
         """Whether the link with ``peer`` is up. Takes no lock: callers may hold one that is taken under this object's."""

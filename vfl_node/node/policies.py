@@ -56,11 +56,15 @@ class Policies:
         settings: of this node.
         store: its jobs.
         people: who may change a strict policy, two of them together.
+
+    Attributes:
+        fault: why the policy's file could not be read again, so that an earlier policy holds; None: it does not.
     """
 
     def __init__(self, settings: Settings, store: Store, people: People) -> None:
         self._settings, self._store, self._people = settings, store, people
         self._lock = threading.Lock()
+        self.fault: VflError | None = None
         self._proposed: _Proposal | None = None
 
     def show(self) -> dict[str, Any]:
@@ -121,11 +125,12 @@ class Policies:
             with self._lock:
                 self._enforce(read_policy(self._settings, text_of(file), file.name))
         except VflError as error:
+            self.fault = error
             log.error("the policy is not changed", reason=error.message)
 
     def _enforce(self, policy: Policy) -> None:
         self._settings.in_force.policy = policy
-        self._proposed = None
+        self._proposed = self.fault = None
         log.info("policy in force", preset=policy.preset, digest=digest_of(policy)[:8])
 
     def _is_second(self, text: str, person: str | None) -> bool:

@@ -18,17 +18,18 @@ from vfl_node.job import Job
 from vfl_node.node.approvals import Approvals
 from vfl_node.node.budgets import budgets
 from vfl_node.node.cards import Cards
-from vfl_node.node.check import StartCheck
 from vfl_node.node.extensions import Extensions
 from vfl_node.node.faults import starting
+from vfl_node.node.health import Health
 from vfl_node.node.jobs import Jobs
 from vfl_node.node.ledgers import describe_all, partners_met
+from vfl_node.node.measuring import NodeMeter
 from vfl_node.node.membership import Membership
 from vfl_node.node.offers import Offers
 from vfl_node.node.pairing import Pairing
 from vfl_node.node.peers import Peers
 from vfl_node.node.policies import Policies
-from vfl_node.node.prometheus import write_figures
+from vfl_node.node.start_check import StartCheck
 from vfl_node.node.store import Store
 from vfl_node.node.webhook import WebhookSender
 from vfl_node.node.works import Works
@@ -103,6 +104,9 @@ class Node:
         voices = (cards, self.extensions)
         self.peers = Peers(settings, credentials, self._offers.hear, self._works.expects, recorder, guests, voices)
         self.extensions.tell, self.peers.news = self.peers.tell, cards.show_changed
+        self._health = Health(settings, self._store, self.peers, self._data, self.policies)
+        self._meter = NodeMeter(settings, self._store, self._jobs, self._works, self.peers, self._data, self._health)
+        self.tick, self.is_live, self.list_faults = self._health.tick, self._health.is_live, self._health.list_faults
         self._membership = Membership(settings, self._roster, self._works, self.peers)
         cards.on_given_up = self._membership.take_leave
         with starting(settings.state_dir):
@@ -152,7 +156,7 @@ class Node:
     def health(self) -> dict[str, Any]:
         """Which node this is, whether its peers, table and machine are fit for jobs, and what is left of places and limits."""
         return {
-            "status": "ok",
+            **self._health.describe(),
             "party": self.settings.name,
             "role": self.settings.role,
             "version": VERSION,
@@ -161,7 +165,7 @@ class Node:
             "peers": self.peers.status(),
             "data": self._data.health(),
             "places": self._works.places(),
-            "certificate_days": self.peers.certificate_days,
+            "certificate_days": self.peers.certificates.days if self.peers.certificates else None,
             **machine_state(self.settings.state_dir),
             "budgets": budgets(self.settings, self._store),
         }
@@ -277,4 +281,4 @@ class Node:
 
     def metrics_text(self) -> bytes:
         """Figures for Prometheus."""
-        return write_figures(self._jobs.states(), self._jobs.running(), self.peers.status())
+        return self._meter.write()

@@ -14,6 +14,7 @@ from vfl_node.node.faults import starting
 from vfl_node.node.running import OWNERS_SOCKET, announce, withdraw
 from vfl_node.node.service import Node
 from vfl_node.process import failpoints
+from vfl_node.process.counters import count_log_line
 from vfl_node.process.log_file import LogFile
 from vfl_node.process.logs import DEBUG_S, configure_logs, threshold
 from vfl_node.process.notify import Watchdog, notify
@@ -41,6 +42,7 @@ def serve(settings: Settings) -> None:
     configure_node_logs(settings.log)
     failpoints.arm(os.environ.get(failpoints.VARIABLE, ""), local=settings.local)
     os.umask(0o077)  # whatever a library writes for this node is its user's alone
+    structlog.configure(processors=[count_log_line, *structlog.get_config()["processors"]])
     node = Node(settings)
     stopping, rereading, toggling = threading.Event(), threading.Event(), threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -66,6 +68,7 @@ def serve(settings: Settings) -> None:
         watchdog.start()
         while not stopping.wait(SIGNALS_S):
             watchdog.tick()
+            node.tick()
             if rereading.is_set():
                 rereading.clear()
                 node.policies.reload()

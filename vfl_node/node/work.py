@@ -83,7 +83,7 @@ class Work:
         self.others = Others(settings.name, record, peers, self._is_ready, self.ending, JobConsents(settings, store, record.id))
         self._start = JobStart(settings, store, record, self._folder, self.others)
         takes = self._job.is_service and self._job.asker == settings.name
-        self.requests = Requests() if takes else None
+        self.requests = Requests((record.predict or {}).get("model", "")) if takes else None
         self._conversing = self.ended = False
         self.for_peer, self._interruption, self._deadline, self._since = "", "", 0.0, 0.0
         if self._folder.cancelled:  # before this node was last killed
@@ -202,6 +202,7 @@ class Work:
                 raise GaveWay("an owner is asked")
         self.stop.check()
         self._since = time.monotonic()
+        self.progress.rest()
         self.others.tell()
 
     def _give_way(self) -> None:
@@ -339,12 +340,12 @@ class Work:
         self.record = replace(self.record, **changes)
         self.ended = True
         self.for_peer = error.for_peer if error else ""
+        self.progress.rest()
         self._budget.release(self.record.id)
         if self.turn:
             self.turn.leave()
         self.record = conclude(self._settings, self._store, self.record)
         if self.requests:
-            ended = UsageError(f"the predictions have ended ({state})", code="E_JOB_ENDED", hint="ask again")
-            self.requests.end(error or ended)
+            self.requests.end(error or UsageError(f"predictions have ended ({state})", code="E_JOB_ENDED", hint="ask again"))
         line = log.error if self.record.state == "failed" else log.info
         line(f"job {self.record.state}", job=self.record.id, **({"code": error.code, "reason": error.message} if error else {}))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -117,6 +118,17 @@ class Works:
     def places(self) -> dict[str, int]:
         """As :meth:`vfl_node.node.turns.Turns.usage`."""
         return self._turns.usage()
+
+    def waits(self) -> Counter[str]:
+        """What jobs under way wait for, in the words of :data:`vfl_node.execution.live.WAITS` → how many do."""
+        with self._lock:
+            works = [work for work in self._works.values() if work.alive and not work.ended]
+        return Counter(reason for work in works if (reason := work.progress.waits_for))
+
+    @property
+    def reserved_bytes(self) -> int:
+        """Memory that jobs have reserved."""
+        return self._budget.reserved_bytes
 
     def expects(self, peer: str, job_id: str) -> bool:
         """Whether ``peer`` may open a conversation about ``job_id`` now, or a moment later."""

@@ -14,6 +14,7 @@ from vfl_node.execution.finish import finish
 from vfl_node.execution.keep import keep, traffic_of
 from vfl_node.execution.run import ALIGNED, KEPT, Run, agree_point
 from vfl_node.job import Job
+from vfl_node.prediction.counted import CountedTally, count_rows
 from vfl_node.prediction.jobs import predict_of
 from vfl_node.prediction.models import Model
 from vfl_node.prediction.requests import Records, Requests
@@ -85,7 +86,7 @@ async def play(run: Run, predicting: Predicting) -> None:
                 run.data.table,
                 predicting.requests,
                 shown=shown,
-                tally=FileTally(folder.path),
+                tally=CountedTally(FileTally(folder.path), session.job, session.name),
             )
         else:
             if point is None:
@@ -96,6 +97,7 @@ async def play(run: Run, predicting: Predicting) -> None:
                 private_folder(folder.artefacts)
                 write_whole(folder.artefacts / PREDICTIONS, predicting.records.shared_csv(own))
             nothing = np.empty(0, dtype=np.int64)
+            count_rows(session.job, session.name, len(result.alignment))
             exchanged = own or Predicted(nothing, nothing.astype(np.float64), shared=len(result.alignment))
         predictions = report_predictions(predictor, session.job, session.name, exchanged, session.policy.protection)
         keep(run, started, traffic_of(session, result), aligned=result, predictions=predictions)

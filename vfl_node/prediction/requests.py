@@ -6,6 +6,7 @@ import csv
 import io
 import tempfile
 import threading
+import time
 from collections import deque
 from collections.abc import Mapping
 from contextlib import closing
@@ -25,6 +26,7 @@ from vfl_node.errors import DataError, PolicyError, UsageError, VflError
 from vfl_node.job import Job
 from vfl_node.metrics.weighted import predict_classes
 from vfl_node.prediction.jobs import predict_of
+from vfl_node.process.counters import PREDICTION_SECONDS
 from vfl_node.roles import Task
 from vfl_node.settings.declared import Declared, declare_fitted
 from vfl_node.settings.node import Data, Settings
@@ -144,7 +146,8 @@ def read_request(settings: Settings, trained: Job, stored: StoredPredictor, job:
 class PredictionRequest:
     """One request of the owner (:class:`vfl_node.training.predictor.Request`); asked and answered on different threads."""
 
-    def __init__(self, records: Records) -> None:
+    def __init__(self, records: Records, model: str = "") -> None:
+        self._model, self._asked = model, time.monotonic()
         self.table = records.table
         self.over = False
         self._records = records
@@ -157,6 +160,7 @@ class PredictionRequest:
 
     def answer(self, probabilities: NDArray[np.float64]) -> None:
         """The predictions, float64[n] or [n, K]."""
+        PREDICTION_SECONDS.series(self._model).observe(time.monotonic() - self._asked)
         self._end(self._records.csv(probabilities))
 
     def fail(self, error: VflError) -> None:
@@ -181,9 +185,14 @@ class PredictionRequest:
 
 
 class Requests:
-    """The owner's requests in turn, a :class:`~vfl_node.training.predictor.RequestQueue`; safe for several threads."""
+    """The owner's requests in turn, a :class:`~vfl_node.training.predictor.RequestQueue`; safe for several threads.
 
-    def __init__(self) -> None:
+    Args:
+        model: id of the job that trained the model, for metrics.
+    """
+
+    def __init__(self, model: str = "") -> None:
+        self._model = model
         self._lock = threading.Lock()
         self._waiting: deque[PredictionRequest] = deque()
         self._end: VflError | None = None
@@ -207,7 +216,7 @@ class Requests:
             self._waiting = deque(request for request in self._waiting if not request.over)
             if len(self._waiting) >= MOST_WAITING:
                 raise PolicyError(f"{MOST_WAITING} requests wait already", code="E_BUSY", hint="ask again later")
-            self._waiting.append(PredictionRequest(records))
+            self._waiting.append(PredictionRequest(records, self._model))
             return self._waiting[-1]
 
     def take(self) -> PredictionRequest | None:

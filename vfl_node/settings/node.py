@@ -31,6 +31,7 @@ from vfl_node.settings.defences import DefenceParams, read_params
 from vfl_node.settings.earlier import read_earlier
 from vfl_node.settings.limits import Limits
 from vfl_node.settings.logs import LogSettings
+from vfl_node.settings.metrics import MetricsSettings
 from vfl_node.settings.policy import Policy, PolicyInForce
 from vfl_node.settings.protection import AuditSettings, Compare, Protection
 from vfl_node.settings.resources import QueueSettings, Resources
@@ -124,6 +125,7 @@ class Settings(Frozen):
     queue: QueueSettings = QueueSettings()
     resources: Resources = Resources()
     log: LogSettings = LogSettings()
+    metrics: MetricsSettings = MetricsSettings()
     obfuscation: Obfuscation = Obfuscation()
     compare: Compare = Compare()
     models: dict[ModelName, ModelPlace] = Field(

@@ -160,6 +160,13 @@ BOUNDS: dict[type[Message], FieldBound] = {
 }
 """Every message type that may arrive, and its bounds; other types cannot be received."""
 
+_LABELS = {kind.DESCRIPTOR.full_name: kind.DESCRIPTOR.name for kind in BOUNDS}
+
+
+def type_label(full_name: str) -> str:
+    """The name of a type of messages without its package; ``other`` where this version has no such type."""
+    return _LABELS.get(full_name, "other")
+
 
 def bound(kind: type[Message]) -> FieldBound:
     """The bounds of a message type. Raises TypeError if it has none."""

@@ -17,6 +17,7 @@ import grpc
 from cryptography import x509
 
 from vfl_node.errors import PeerLost, PolicyError, ProtocolError, VflError
+from vfl_node.process.counters import CALLS_REFUSED, code_label
 from vfl_node.settings.consistent import is_loopback
 from vfl_node.transport import calls
 from vfl_node.transport.connections import Connections, bind_error, most_connections
@@ -161,10 +162,10 @@ class NodeServer:
                 raise PolicyError(f"{party} names no usable job", code="E_JOB_ID", for_peer="the job's id is not usable")
             self._on_converse(party, job_id, pipe)
 
-        return self._serve(StreamPipe, hand_over, incoming, context)
+        return self._serve("Converse", StreamPipe, hand_over, incoming, context)
 
     def _link(self, incoming: Iterator[bytes], context: Any) -> Iterator[bytes]:
-        return self._serve(LinkStream, self._on_link, incoming, context)
+        return self._serve("Link", LinkStream, self._on_link, incoming, context)
 
     def _pair(self, incoming: Iterator[bytes], context: Any) -> Iterator[bytes]:
         """The call of a guest; those that are refused share the streams of strangers, and are slowed down like them."""
@@ -178,10 +179,10 @@ class NodeServer:
                     refusal = error.with_traceback(None)
         except VflError as error:
             refusal = error.with_traceback(None)
-        _refuse(context, refusal)
+        _refuse("Pair", context, refusal)
 
     def _serve(
-        self, kind: Callable[[str], S], hand_over: Callable[[str, S], None], incoming: Iterator[bytes], context: Any
+        self, rpc: str, kind: Callable[[str], S], hand_over: Callable[[str, S], None], incoming: Iterator[bytes], context: Any
     ) -> Iterator[bytes]:
         """One stream: this thread sends its answers; two others receive its messages and run its owner."""
         try:
@@ -205,7 +206,7 @@ class NodeServer:
                 refusal = stream.ended or VflError("the stream ended before it was accepted")
         except VflError as error:
             refusal = error.with_traceback(None)  # which would keep the call alive, and a connection has room for few calls
-        _refuse(context, refusal)
+        _refuse(rpc, context, refusal)
 
     def _caller_or_slowly(self, context: Any) -> str:
         """As :meth:`_caller`; refusals of unknown callers are delayed if they call often."""
@@ -277,8 +278,9 @@ class NodeServer:
         return grpc.dynamic_ssl_server_credentials(configuration(), renew, require_client_authentication=True)
 
 
-def _refuse(context: Any, refusal: VflError) -> None:
+def _refuse(rpc: str, context: Any, refusal: VflError) -> None:
     """End a call with the code of ``refusal`` and its text for peers."""
+    CALLS_REFUSED.series(rpc, code_label(refusal.code)).inc()
     context.set_trailing_metadata(((calls.CODE, refusal.code),))
     denied = refusal.code == "E_IDENTITY"
     context.abort(grpc.StatusCode.PERMISSION_DENIED if denied else grpc.StatusCode.FAILED_PRECONDITION, refusal.for_peer)

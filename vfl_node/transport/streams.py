@@ -23,6 +23,7 @@ from cryptography import x509
 from google.protobuf.message import DecodeError, Message
 
 from vfl_node.errors import PeerLost, ProtocolError, VflError
+from vfl_node.process.counters import PEER_BYTES, PEER_MESSAGES
 from vfl_node.transport import bounds
 from vfl_node.transport.frames import PIECE_BYTES, Frame, LongFrame, parse_frame, pieces_of
 from vfl_node.transport.generated.vfl.v1 import session_pb2
@@ -127,6 +128,7 @@ class Stream(Generic[M]):
             if self._end or self._finished or self._closing:
                 raise self._end or self._loss("the connection ended")
             self._outgoing.append(pieces)
+        self._count("sent", message, sum(map(len, pieces)))
 
     def _get(self, timeout_s: float | None = None) -> M | None:
         """The next message; None after ``timeout_s`` without one."""
@@ -141,11 +143,18 @@ class Stream(Generic[M]):
                 missing -= len(pieces[-1])
                 if missing < 0 or not pieces[-1]:
                     raise ProtocolError("the pieces of a message do not fit together")
-            return self._parse(pieces)
+            message = self._parse(pieces)
         except ProtocolError as error:
             raise ProtocolError(f"{self.peer} sent what cannot be taken: {error.message}", code=error.code) from None
         except DecodeError:
             raise ProtocolError(f"{self.peer} sent bytes that are no {self._message.DESCRIPTOR.name}") from None
+        self._count("received", message, sum(map(len, pieces)))
+        return message
+
+    def _count(self, direction: str, message: M, size: int) -> None:
+        kind = getattr(message, "type", None)  # of a frame: of what is in it
+        PEER_BYTES.series(self.peer, direction).inc(size)
+        PEER_MESSAGES.series(self.peer, direction, bounds.type_label(kind) if kind else "Notice").inc()
 
     def _piece(self, timeout_s: float | None) -> bytes | None:
         """The next message or piece of a message; None after ``timeout_s`` without one."""

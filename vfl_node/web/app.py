@@ -1,6 +1,6 @@
 """The routes of a node's HTTP port: JSON for programs, plain pages for people.
 
-Anyone who reaches the port learns that the node runs, and nothing else. Each route stands behind a gate
+Anyone who reaches the port learns that the node runs, whether it is ready, and nothing else. Each route stands behind a gate
 (:mod:`vfl_node.web.gate`), which finds out who asks (:mod:`vfl_node.web.access`) and lets in whose roles suffice
 (:mod:`vfl_node.web.roles`). The owner's socket lets its user do everything. A page never shows anything that its JSON does not.
 """
@@ -23,6 +23,7 @@ from starlette.responses import FileResponse, JSONResponse, RedirectResponse, Re
 from starlette.routing import Route
 
 from vfl_node.errors import Cancelled, DataError, PeerError, PolicyError, ProtocolError, StateError, UsageError, VflError
+from vfl_node.process.counters import LOGINS
 from vfl_node.report.choice import to_document
 from vfl_node.settings.retention import Retention
 from vfl_node.trust.audit_log import AuditLog
@@ -35,11 +36,11 @@ from vfl_node.web.events import MOST_VIEWERS, EventStream, JobStreams
 from vfl_node.web.extensions import list_extension_routes
 from vfl_node.web.gate import caller_of, check_own, guard, may_still, name_object, person_of
 from vfl_node.web.guards import HostGuard, SecurityHeaders, problem
+from vfl_node.web.health import list_health_routes
 from vfl_node.web.ledger import list_ledger_routes
 from vfl_node.web.pages import REPORT_POLICY, Pages
 from vfl_node.web.people import list_audit_routes, list_token_routes
 from vfl_node.web.policy import list_policy_routes
-from vfl_node.web.roles import LOOKERS
 from vfl_node.web.trust import list_routes
 from vfl_node.web.view import NodeView, find_job
 from vfl_node.web.wanted import WAITING, read_wanted
@@ -96,7 +97,7 @@ def create_app(
     board = _Board(view, access)
     routes = [
         Route("/", board.page),
-        Route("/health", board.health),
+        *list_health_routes(view),
         Route("/static/{place}", board.asset),
         Route("/login", board.login_page, methods=["GET"]),
         Route("/login", board.login, methods=["POST"]),
@@ -148,13 +149,6 @@ class _Board:
         self._pages = Pages()
         self._streams = JobStreams()
 
-    def health(self, request: Request) -> Response:
-        """For those who may not look, the answer is only that the node runs."""
-        health = self._view.health()
-        caller = caller_of(request)
-        whole = caller is not None and not caller.roles.isdisjoint(LOOKERS)
-        return JSONResponse(health if whole else {"status": health["status"]})
-
     def asset(self, request: Request) -> Response:
         """A style sheet or script: part of the software, which the login page needs, too."""
         found = self._pages.asset(request.path_params["place"])
@@ -172,6 +166,7 @@ class _Board:
         except asyncio.TimeoutError:  # not the builtin one before Python 3.11
             raise HTTPException(408) from None
         cookie = self._access.redeem((body or b"").decode("latin-1"))
+        LOGINS.series("link", "ok" if cookie else "refused").inc()
         if cookie is None:
             return problem(403, "E_TICKET", "this link was used already, or is too old", "vfl-node board --config FILE")
         name_object(request, cookie.split(".")[1])

@@ -5,6 +5,7 @@ Everything but reading is recorded when its answer begins, and so is every refus
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,6 +17,7 @@ from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
 from vfl_node.errors import PolicyError
+from vfl_node.process.counters import HTTP_REQUESTS, HTTP_SECONDS, LOGINS
 from vfl_node.trust.audit_log import AuditLog, Deed
 from vfl_node.trust.people import OWNER
 from vfl_node.web.access import Access, Caller
@@ -95,6 +97,31 @@ class Gate:
         self._rows, self._access, self._audit = rows, access, audit
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """As :meth:`_pass`, and count it."""
+        began, counted = time.monotonic(), False
+
+        def count(status: int) -> None:
+            nonlocal counted
+            if not counted:
+                counted = True
+                HTTP_REQUESTS.series(self._pattern, scope["method"], str(status)).inc()
+                HTTP_SECONDS.series(self._pattern).observe(time.monotonic() - began)
+
+        async def note(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                count(message["status"])
+            await send(message)
+
+        try:
+            await self._pass(scope, receive, note)
+        except HTTPException as refused:
+            count(refused.status_code)
+            raise
+        except PolicyError:
+            count(403)
+            raise
+
+    async def _pass(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on.
 
         Raises:
@@ -105,6 +132,8 @@ class Gate:
         row = self.row(request)
         request.state.gate = self
         request.state.caller = self._access.identify(request, row.browser)
+        if request.state.caller is None and "authorization" in request.headers:
+            LOGINS.series("token", "refused").inc()
         refused = self._refuse(row, request.state.caller)
         log.debug("request", method=request.method, route=self._pattern, refused=refused is not None)
         if refused is not None:

@@ -51,6 +51,8 @@ _APPROVE = Admission(DECIDERS, "presses")
 _OWNER = Admission(_ADMIN)
 
 ROWS: dict[str, Admission] = {
+    "GET /live": _EVERYBODY,
+    "GET /ready": _EVERYBODY,
     "GET /health": _EVERYBODY,
     "GET /static/{place}": _EVERYBODY,
     "GET /login": _EVERYBODY,

@@ -10,6 +10,7 @@ from vfl_node.errors import UsageError
 from vfl_node.settings.retention import Retention
 from vfl_node.web.asks import AskView
 from vfl_node.web.extensions import ExtensionView
+from vfl_node.web.health import HealthView
 from vfl_node.web.ledger import LedgerView
 from vfl_node.web.policy import PolicyView
 from vfl_node.web.trust import TrustView
@@ -28,17 +29,8 @@ class PredictionView(Protocol):
         """Withdraw the request: nobody waits for it any more."""
 
 
-class NodeView(TrustView, AskView, PolicyView, LedgerView, ExtensionView, Protocol):
+class NodeView(HealthView, TrustView, AskView, PolicyView, LedgerView, ExtensionView, Protocol):
     """What a node shows; its methods may be called from several threads."""
-
-    def health(self) -> dict[str, Any]:
-        """How the node is; all but the status is for the owner.
-
-        It has status, party, role, version, peers (name → {online, address, since, cause, version, round_trip_ms,
-        certificate_days, clock_ahead_s}; online is None of one that is relayed), data (what is known of its table, or of each
-        of several, or None), places (busy, most, queued), certificate_days, memory_free and disk_free (bytes; None where not
-        known) and budgets (:func:`vfl_node.node.budgets.budgets`).
-        """
 
     def jobs(self) -> list[dict[str, Any]]:
         """Every job, newest first.
