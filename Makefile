@@ -68,7 +68,7 @@ build/deploy/stamp: pyproject.toml
 	  || { rm -rf build/deploy/venv; echo "what the extra deploy names does not install here: its step is skipped"; }
 	@touch $@
 
-deploy-check: $(VENV)/dev.stamp build/deploy/stamp ## verify the files of deploy: units, chart, alerts; what needs a tool that is absent is skipped
+deploy-check: $(VENV)/dev.stamp build/deploy/stamp ## verify the files of deploy: units, chart, alerts with their cases, metrics; what needs a tool that is absent is skipped
 	@KUBERNETES_VALIDATE=build/deploy/venv/bin/kubernetes-validate deploy/check.sh
 
 drill-restore: export OMP_NUM_THREADS := 1

@@ -118,7 +118,7 @@ step_helm() {
   helm template clinic "$deploy/helm/vfl-node" -f "$deploy/helm/example.yaml" >"$work/said"
 }
 
-# prometheus: the rules with their cases, and the metrics of a node
+# prometheus: alerts with their cases, and the metrics of a node
 step_prometheus() {
   have promtool || { skip "no promtool here (Debian: prometheus)"; return 0; }
   PYTHON=$python RULES=$deploy/prometheus "$here/prometheus/check.sh"

@@ -67,8 +67,8 @@ def serve(settings: Settings) -> None:
         notify("READY=1", f"STATUS={settings.name} ({settings.role}) is up")
         watchdog.start()
         while not stopping.wait(SIGNALS_S):
-            node.tick()
             watchdog.tick()
+            node.tick()
             if rereading.is_set():
                 rereading.clear()
                 node.policies.reload()

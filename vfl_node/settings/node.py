@@ -124,8 +124,8 @@ class Settings(Frozen):
     )
     queue: QueueSettings = QueueSettings()
     resources: Resources = Resources()
-    metrics: MetricsSettings = MetricsSettings()
     log: LogSettings = LogSettings()
+    metrics: MetricsSettings = MetricsSettings()
     obfuscation: Obfuscation = Obfuscation()
     compare: Compare = Compare()
     models: dict[ModelName, ModelPlace] = Field(
