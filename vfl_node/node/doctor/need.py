@@ -1,0 +1,112 @@
+"""What a job would take of this node, of which checks 10, 16 and 17 speak."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from types import MappingProxyType
+
+from vfl_node.crypto.groups import group
+from vfl_node.errors import UsageError
+from vfl_node.estimate.machine import Machine, measure_node
+from vfl_node.estimate.plan import plan
+from vfl_node.estimate.totals import PROCESS_BYTES, Range, estimate
+from vfl_node.execution.inputs import count_input
+from vfl_node.job import Job, load_job, parse_job
+from vfl_node.job.costs import TableShape
+from vfl_node.settings.node import Settings, role_in
+
+_NO_ROWS: Mapping[str, int] = MappingProxyType({})
+
+
+@dataclass(frozen=True)
+class JobNeed:
+    """A job, or none, and what it would take.
+
+    Attributes:
+        settings: of this node.
+        job: the job; None: what a node takes with nothing to do.
+        records: of each party with data.
+        shape: of this node's table, where it was counted.
+        words: which job it is, in words.
+        process_bytes: memory of the node itself, where it does not run yet.
+    """
+
+    settings: Settings
+    job: Job | None = None
+    records: Mapping[str, int] = field(default_factory=lambda: _NO_ROWS)
+    shape: TableShape = field(default_factory=TableShape)
+    words: str = "a node with small jobs"
+    process_bytes: int = PROCESS_BYTES
+
+    def costs(self, rate_mbit_s: float = 100, rtt_ms: float = 20) -> Range | None:
+        """What the job's alignment takes on such a line; None without a job. Raises UsageError."""
+        if self.job is None:
+            return None
+        planned = plan(
+            self.job,
+            self.settings,
+            self.records,
+            table=self.shape,
+            shared=None,
+            rate_mbit_s=rate_mbit_s,
+            rtt_ms=rtt_ms,
+        )
+        return estimate(planned, self._machine).get(self.job.align.protocol)
+
+    @cached_property
+    def _machine(self) -> Machine:
+        assert self.job
+        return measure_node(group(self.job.align.group), self.settings)
+
+    @cached_property
+    def _usual(self) -> Range | None:
+        return self.costs()
+
+    @property
+    def disk_bytes(self) -> int:
+        """Of the lists of an alignment; 0 without a job."""
+        whose = f"{self.settings.role}_disk_bytes"
+        return int(self._usual[whose][1]) if self._usual else 0
+
+    @cached_property
+    def memory_bytes(self) -> int:
+        """Of the node, where it does not run yet, and of the job."""
+        if self.job is None or self._usual is None:
+            return self.process_bytes
+        planned = plan(
+            self.job, self.settings, self.records, table=self.shape, shared=None, rate_mbit_s=100, rtt_ms=20
+        )
+        training = planned.need.bytes if planned.need else 0
+        aligning = int(self._usual["memory_bytes"][1]) - PROCESS_BYTES
+        return self.process_bytes + max(training, aligning)
+
+
+def need_of_job(settings: Settings, path: Path, process_bytes: int) -> JobNeed:
+    """What the job in a file takes. The other parties' tables are taken to have as many rows as this party's.
+
+    Raises:
+        UsageError: the file is no job, or gives this node no role.
+        DataError: this party's table cannot be read.
+    """
+    job = load_job(path)
+    if role_in(job.parties, settings.name) != settings.role or settings.role == "coordinator":
+        text = f"the job gives {settings.name} no part with data as {settings.role} party"
+        raise UsageError(text, code="E_ROLE", hint="name a job of this node, or use --rows")
+    shape = count_input(settings, job)
+    records = dict.fromkeys(job.parties.data, shape.rows)
+    return JobNeed(settings, job, records, shape, f"job {job.name} with {shape.rows:,} rows at each party", process_bytes)
+
+
+def need_of_rows(settings: Settings, peer: str, own: int, theirs: int, process_bytes: int) -> JobNeed:
+    """What an alignment of so many rows of this node and of ``peer`` takes, by PSU. Raises UsageError."""
+    if settings.role == "coordinator":
+        raise UsageError("a coordinator has no rows", code="E_ROLE", hint="leave --rows out")
+    active, passive = (settings.name, peer) if settings.role == "active" else (peer, settings.name)
+    spec = {"name": "doctor", "parties": {"active": active, "passive": [passive]}, "align": {"protocol": "psu"}}
+    job = parse_job(json.dumps(spec), source="--rows")
+    words = f"an alignment of {own:,} and {theirs:,} rows by psu"
+    return JobNeed(settings, job, {settings.name: own, peer: theirs}, TableShape(rows=own), words, process_bytes)
