@@ -72,9 +72,9 @@ class Finding:
         return {"number": self.number, "check": self.name, "peer": self.peer or None, **said}
 
 
-def ok(number: int, text: str, hint: str = "", **figures: Any) -> Finding:
+def ok(number: int, text: str, **figures: Any) -> Finding:
     """All is well."""
-    return Finding(number, "ok", text, hint, figures=figures)
+    return Finding(number, "ok", text, figures=figures)
 
 
 def warn(number: int, text: str, hint: str, **figures: Any) -> Finding:

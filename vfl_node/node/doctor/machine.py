@@ -57,12 +57,18 @@ def check_disk(settings: Settings, need: JobNeed) -> Finding:
         found.append((free / most, f"{what} ({folder}) has {mebibytes(free)} free", inodes))
     share, text, _ = min(found)
     text = f"{text}, {need.words} needs {mebibytes(wanted)}"
-    if few := [f"{said}, and room for {left:,} files only" for _, said, left in found if left is not None and left < LEAST_INODES]:
-        return warn(16, few[0], "remove files, or make a file system with more inodes", **figures)
     hint = "free space, or move state_dir to a larger disk; a quota counts as a full disk"
     if share < 1:
         return fail(16, text, hint, **figures)
+    few = [(left, f"{said}, and room for {left:,} files only") for _, said, left in found if _are_few(left)]
+    if few:
+        left, text = min(few)
+        return (warn if left else fail)(16, text, "remove files, or make a file system with more inodes", **figures)
     return warn(16, text, hint, **figures) if share < 2 else ok(16, text, **figures)
+
+
+def _are_few(inodes: int | None) -> bool:
+    return inodes is not None and inodes < LEAST_INODES
 
 
 def check_memory(settings: Settings, need: JobNeed) -> Finding:
@@ -79,13 +85,16 @@ def check_memory(settings: Settings, need: JobNeed) -> Finding:
     if math.isinf(free):
         return warn(17, f"the system does not tell how much memory is free; {cpu}", "set resources.memory_mib", **figures)
     figures["free_bytes"] = int(free)
-    text = f"{mebibytes(free)} of memory free, {need.words} needs {mebibytes(need.memory_bytes)}; {cpu}"
+    needs = f"{need.words} needs {mebibytes(need.memory_bytes)}" if need.memory_bytes else "the node has what it needs"
+    text = f"{mebibytes(free)} of memory free, {needs}; {cpu}"
     hint = "free memory, raise the limit of the container, or give the job smaller batches"
     if free < need.memory_bytes:
         return fail(17, text, hint, **figures)
     if free < MEMORY_SHORT * need.memory_bytes:
         return warn(17, text, hint, **figures)
-    return warn(17, text, "ask who runs the virtual machines for cores of its own", **figures) if busy else ok(17, text, **figures)
+    if busy:
+        return warn(17, text, "ask who runs the virtual machines for cores of its own", **figures)
+    return ok(17, text, **figures)
 
 
 def stolen_share(proc: Path = _PROC, seconds: float = STEAL_S) -> float | None:

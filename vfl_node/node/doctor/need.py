@@ -77,9 +77,7 @@ class JobNeed:
         """Of the node, where it does not run yet, and of the job."""
         if self.job is None or self._usual is None:
             return self.process_bytes
-        planned = plan(
-            self.job, self.settings, self.records, table=self.shape, shared=None, rate_mbit_s=100, rtt_ms=20
-        )
+        planned = plan(self.job, self.settings, self.records, table=self.shape, shared=None, rate_mbit_s=100, rtt_ms=20)
         training = planned.need.bytes if planned.need else 0
         aligning = int(self._usual["memory_bytes"][1]) - PROCESS_BYTES
         return self.process_bytes + max(training, aligning)

@@ -79,7 +79,8 @@ def check_state(settings: Settings) -> Finding:
         took_ms = _write_ms(there)
     except OSError as error:
         return fail(2, f"{there} cannot be written or locked: {error.strerror}", "see to its owner, its mode and its disk")
-    text = f"{'' if there == folder else f'{folder} is not there yet; '}{there} locks, and a durable write takes {took_ms:.1f} ms"
+    absent = "" if there == folder else f"{folder} is not there yet; "
+    text = f"{absent}{there} locks, and a durable write takes {took_ms:.1f} ms"
     if took_ms > SLOW_WRITE_MS:
         return warn(2, text, "put state_dir on a quicker disk: each step of a job waits for it", write_ms=took_ms)
     return ok(2, text, write_ms=took_ms, file_system=kind)

@@ -49,7 +49,9 @@ def check_data(settings: Settings, job: Job | None, limit_s: float) -> Finding:
     return ok(15, f"{len(tables)} table{'s' * (len(tables) > 1)} with {rows:,} rows can be used", rows=rows, tables=len(tables))
 
 
-def _look(settings: Settings, job: Job | None, tables: dict[str, Data | None], found: dict[str, TableCheck | Exception]) -> None:
+def _look(
+    settings: Settings, job: Job | None, tables: dict[str, Data | None], found: dict[str, TableCheck | Exception]
+) -> None:
     for name, data in tables.items():
         try:
             found[name] = check_table(settings, data=data, job=job)
