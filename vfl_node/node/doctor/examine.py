@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from vfl_node.errors import PeerError, UsageError, VflError
+from vfl_node.errors import DataError, PeerError, UsageError, VflError
 from vfl_node.estimate.totals import PROCESS_BYTES
+from vfl_node.job import load_job
 from vfl_node.node.doctor.answer import check_admission, check_answer, check_releases
 from vfl_node.node.doctor.finding import CHECKS, OF_PEERS, Finding, failed_by, guarded, skip
 from vfl_node.node.doctor.judge import check_big_messages, check_clock, check_idle, check_rate, check_way_back
@@ -49,7 +51,6 @@ def examine(
 
     Raises:
         UsageError: there is no such file or peer, or a job that is not for this node.
-        VflError: the job's table cannot be counted.
     """
     limit = time.monotonic() + IN_ALL_S
     settings, first = check_settings(config)
@@ -62,11 +63,12 @@ def examine(
         raise UsageError(f"{settings.name} has no link with {peer}", code="E_UNKNOWN_PEER", hint=f"its peers: {known}")
     names = [peer] if peer else list(settings.connected)
     process_bytes = 0 if is_running(settings) else PROCESS_BYTES
-    need = JobNeed(settings, process_bytes=process_bytes)
+    need, spec = JobNeed(settings, process_bytes=process_bytes), load_job(job) if job else None
     if rows:
         need = need_of_rows(settings, names[0] if names else "peer", *rows, process_bytes)
-    elif job:
-        need = need_of_job(settings, job, process_bytes)
+    elif spec:
+        with suppress(DataError):  # which check 15 names
+            need = need_of_job(settings, spec, process_bytes)
     yield first
     yield guarded(2, lambda: check_state(settings))
     try:
@@ -75,11 +77,15 @@ def examine(
         credentials, own = None, failed_by(3, error, "see to the file that it names")
     yield own
     for name in names:
+        if time.monotonic() > limit - LEAST_DATA_S:
+            late = (skip(number, f"{IN_ALL_S:.0f} s were over", f"add --peer {name}") for number in OF_PEERS)
+            yield from (replace(found, peer=name) for found in late)
+            continue
         for found in _examine_peer(settings, name, credentials, own, need, idle_s):
             yield replace(found, peer=name)
     if not names:
         yield from (skip(number, "this node has no peer yet") for number in OF_PEERS)
-    yield guarded(15, lambda: check_data(settings, need.job if job else None, max(LEAST_DATA_S, limit - time.monotonic())))
+    yield guarded(15, lambda: check_data(settings, spec, max(LEAST_DATA_S, limit - time.monotonic())))
     yield guarded(16, lambda: check_disk(settings, need))
     yield guarded(17, lambda: check_memory(settings, need))
     yield guarded(18, lambda: check_files(settings))

@@ -10,6 +10,7 @@ from vfl_node.errors import UsageError
 from vfl_node.node.doctor.finding import Finding, fail, ok, skip, warn
 from vfl_node.node.doctor.need import JobNeed
 from vfl_node.node.doctor.probe import BIG, Measured
+from vfl_node.node.peer_state import MOST_CLOCK_S
 from vfl_node.report.words import human_seconds
 from vfl_node.transport.probes import NO_ADDRESS, REACHED
 
@@ -30,9 +31,11 @@ def check_clock(peer: str, found: Measured) -> Finding:
     figures = {"offset_s": round(offset, 3), "uncertainty_s": round(best.took_s / 2, 4)}
     if abs(offset) <= CLOCK_WARN_S:
         return ok(9, f"the clocks are {abs(offset):.2f} s apart (± {best.took_s / 2:.2f} s)", **figures)
+    hint = "set both clocks by a time server: certificates and answers hold for a time"
+    if not 0 < here + offset < MOST_CLOCK_S:
+        return fail(9, f"the clock of {peer} says no time that can be", hint, **figures)
     ours, theirs = (f"{datetime.fromtimestamp(at, timezone.utc):%Y-%m-%d %H:%M:%S}" for at in (here, here + offset))
     text = f"the clock of {peer} says {theirs} UTC, and this node's says {ours}: {human_seconds(abs(offset))} apart"
-    hint = "set both clocks by a time server: certificates and answers hold for a time"
     return (fail if abs(offset) > CLOCK_FAIL_S else warn)(9, text, hint, **figures)
 
 

@@ -6,20 +6,20 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from types import MappingProxyType
 
 from vfl_node.crypto.groups import group
 from vfl_node.errors import UsageError
 from vfl_node.estimate.machine import Machine, measure_node
-from vfl_node.estimate.plan import plan
+from vfl_node.estimate.plan import Plan, plan
 from vfl_node.estimate.totals import PROCESS_BYTES, Range, estimate
 from vfl_node.execution.inputs import count_input
-from vfl_node.job import Job, load_job, parse_job
+from vfl_node.job import Job, parse_job
 from vfl_node.job.costs import TableShape
 from vfl_node.settings.node import Settings, role_in
 
 _NO_ROWS: Mapping[str, int] = MappingProxyType({})
+_ANY_MACHINE = Machine(1, 1e-6, 1e-6, 1e-6, 1e-6, 1e-9, 1e8)
 
 
 @dataclass(frozen=True)
@@ -42,55 +42,49 @@ class JobNeed:
     words: str = "a node with small jobs"
     process_bytes: int = PROCESS_BYTES
 
-    def costs(self, rate_mbit_s: float = 100, rtt_ms: float = 20) -> Range | None:
+    def costs(self, rate_mbit_s: float, rtt_ms: float) -> Range | None:
         """What the job's alignment takes on such a line; None without a job. Raises UsageError."""
         if self.job is None:
             return None
-        planned = plan(
-            self.job,
-            self.settings,
-            self.records,
-            table=self.shape,
-            shared=None,
-            rate_mbit_s=rate_mbit_s,
-            rtt_ms=rtt_ms,
-        )
-        return estimate(planned, self._machine).get(self.job.align.protocol)
+        return self._costs(self._planned(rate_mbit_s, rtt_ms), measure_node(group(self.job.align.group), self.settings))
 
-    @cached_property
-    def _machine(self) -> Machine:
+    def _planned(self, rate_mbit_s: float = 100, rtt_ms: float = 20) -> Plan:
         assert self.job
-        return measure_node(group(self.job.align.group), self.settings)
+        known, rate, rtt = self.records, rate_mbit_s, rtt_ms
+        return plan(self.job, self.settings, known, table=self.shape, shared=None, rate_mbit_s=rate, rtt_ms=rtt)
+
+    def _costs(self, planned: Plan, machine: Machine) -> Range | None:
+        return estimate(planned, machine).get(planned.job.align.protocol)
 
     @cached_property
-    def _usual(self) -> Range | None:
-        return self.costs()
+    def _bytes(self) -> tuple[int, int]:
+        """Disk and memory that the job takes, however quick the machine is."""
+        if self.job is None:
+            return 0, 0
+        planned = self._planned()
+        costs = self._costs(planned, _ANY_MACHINE) or {}
+        aligning = int(costs.get("memory_bytes", (0, PROCESS_BYTES))[1]) - PROCESS_BYTES
+        training = planned.need.bytes if planned.need else 0
+        return int(costs.get(f"{self.settings.role}_disk_bytes", (0, 0))[1]), max(training, aligning)
 
     @property
     def disk_bytes(self) -> int:
-        """Of the lists of an alignment; 0 without a job."""
-        whose = f"{self.settings.role}_disk_bytes"
-        return int(self._usual[whose][1]) if self._usual else 0
+        """Of the lists of the job's alignment; 0 without a job."""
+        return self._bytes[0]
 
-    @cached_property
+    @property
     def memory_bytes(self) -> int:
         """Of the node, where it does not run yet, and of the job."""
-        if self.job is None or self._usual is None:
-            return self.process_bytes
-        planned = plan(self.job, self.settings, self.records, table=self.shape, shared=None, rate_mbit_s=100, rtt_ms=20)
-        training = planned.need.bytes if planned.need else 0
-        aligning = int(self._usual["memory_bytes"][1]) - PROCESS_BYTES
-        return self.process_bytes + max(training, aligning)
+        return self.process_bytes + self._bytes[1]
 
 
-def need_of_job(settings: Settings, path: Path, process_bytes: int) -> JobNeed:
-    """What the job in a file takes. The other parties' tables are taken to have as many rows as this party's.
+def need_of_job(settings: Settings, job: Job, process_bytes: int) -> JobNeed:
+    """What a job takes. The other parties' tables are taken to have as many rows as this party's.
 
     Raises:
-        UsageError: the file is no job, or gives this node no role.
-        DataError: this party's table cannot be read.
+        UsageError: the job gives this node no role.
+        VflError: this party's table cannot be read.
     """
-    job = load_job(path)
     if role_in(job.parties, settings.name) != settings.role or settings.role == "coordinator":
         text = f"the job gives {settings.name} no part with data as {settings.role} party"
         raise UsageError(text, code="E_ROLE", hint="name a job of this node, or use --rows")

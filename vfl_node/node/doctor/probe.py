@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from vfl_node.errors import PeerError, PeerLost, ProtocolError, VflError
+from vfl_node.errors import PeerError, PeerLost, ProtocolError, VflError, peer_text
 from vfl_node.transport.dialer import Dialer
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Hello, ProbeMessage
 from vfl_node.transport.probes import PROBE_S, ProbeStream
@@ -99,7 +99,7 @@ def measure(dialer: Dialer, idle_s: float = 0, clock: Callable[[], float] = time
     began = clock()
     try:
         first = _next(stream)
-        found.hello, found.kernel = first.hello, first.kernel[:40]
+        found.hello, found.kernel = first.hello, peer_text(first.kernel, 40)
         _echo(stream, found, clock)
         found.dialled = _ask(stream, found, ProbeMessage(dial_back=True)).dialled
         for times, upwards in ((found.up, True), (found.down, False)):
