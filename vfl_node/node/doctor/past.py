@@ -75,7 +75,8 @@ def check_past(settings: Settings) -> Finding:
         if verdict.faults:
             text = f"the ledger with {partner} is not what was written: {verdict.faults[0]}"
             return fail(19, text, f"see vfl-node ledger --verify --partner {partner}")
-        if verdict.seen < verdict.entries and verdict.seen_at and _is_old(verdict.seen_at):
+        newer = verdict.entries > verdict.seen + 1  # the head itself is the entry after what was seen
+        if newer and verdict.seen_at and _is_old(verdict.seen_at):
             unseen.append(f"{partner} has seen no entry since {verdict.seen_at[:10]}")
     text = f"the index is whole, and so are ledgers with {', '.join(partners) or 'nobody'}"
     unkept = "this release keeps no record of backups, so their age is not known"
