@@ -18,7 +18,7 @@ from tests.transport.conftest import Certificates, Node
 from tests.transport.conftest import serve as serve
 from vfl_node.errors import PeerLost, PolicyError
 from vfl_node.node.doctor import examine as whole
-from vfl_node.node.doctor import line
+from vfl_node.node.doctor import line, probe
 from vfl_node.node.doctor.answer import check_admission, check_answer, check_releases
 from vfl_node.node.doctor.finding import Finding
 from vfl_node.node.doctor.judge import check_big_messages, check_clock, check_idle, check_rate, check_way_back
@@ -319,15 +319,22 @@ def test_big_messages_arrive_are_cut_changed_or_left_out() -> None:
     few = {size: 0.1 for size in SIZES if size < 1 << 20}
     is_(check_big_messages("clinic", Measured(up=most, down=most)), "ok", "up to 16 MiB")
     some = {size: 0.1 for size in SIZES if size < 1 << 24}
-    is_(check_big_messages("clinic", Measured(up=some, down=most)), "ok", "16 MiB would take longer")
-    is_(check_big_messages("clinic", Measured(up=few, down=few)), "skipped", "takes longer than a probe may")
+    is_(check_big_messages("clinic", Measured(up=some, down=most)), "ok", "16 MiB was left out")
+    is_(check_big_messages("clinic", Measured(up=few, down=few)), "skipped", "no time or memory")
     cut = Measured(up=few, tried=1 << 20, broke=PeerLost("gone"))
     is_(check_big_messages("clinic", cut), "FAIL", "cut in a message of 1 MiB to clinic, after 336 KiB had passed")
     cut.upwards = False
     is_(check_big_messages("clinic", cut), "FAIL", "from clinic")
     cut.late = True
-    is_(check_big_messages("clinic", cut), "skipped", "longer than a probe may")
+    is_(check_big_messages("clinic", cut), "skipped", "no time or memory")
     is_(check_big_messages("clinic", Measured(up=most, down=most, damaged=1 << 14)), "FAIL", "otherwise than it was sent")
+
+
+def test_no_message_is_sent_for_which_this_machine_has_no_room(answering: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probe, "free_bytes", lambda: 8.0 * SIZES[1])
+    found = measure(lab_dialer(answering))
+    assert max(found.up) == max(found.down) <= SIZES[1]
+    assert (found.broke, found.held_s) == (None, None)
 
 
 def test_silence_is_kept_cut_or_not_asked_for() -> None:
@@ -371,6 +378,14 @@ def answering(certificates: Certificates, tmp_path: Path) -> Iterator[Settings]:
     started.stop(0)
 
 
+def lab_dialer(settings: Settings) -> Dialer:
+    address = settings.peers["clinic"].address
+    assert address
+    assert settings.tls
+    own = load_credentials(settings.tls, name="lab", federation="trial")
+    return Dialer(address, own="lab", peer="clinic", federation="trial", credentials=own)
+
+
 def found_by(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> list[Finding]:
     monkeypatch.setattr(whole, "check_settings", lambda path: (settings, Finding(1, "ok", "")))
     return list(whole.examine(Path("node.yaml")))
@@ -399,11 +414,7 @@ def test_what_follows_a_fault_is_skipped(answering: Settings, monkeypatch: pytes
 
 
 def test_a_probe_measures_a_line_that_is_then_left_silent(answering: Settings) -> None:
-    address = answering.peers["clinic"].address
-    assert address
-    assert answering.tls
-    own = load_credentials(answering.tls, name="lab", federation="trial")
-    found = measure(Dialer(address, own="lab", peer="clinic", federation="trial", credentials=own), idle_s=1)
+    found = measure(lab_dialer(answering), idle_s=1)
     assert found.broke is None
     assert found.echoes
     assert min(found.up) == min(found.down) == SIZES[0]

@@ -88,9 +88,9 @@ def check_big_messages(peer: str, found: Measured) -> Finding:
         hint = "something between allows no more on one connection: ask who runs the proxies and firewalls on the way"
         return fail(11, text, hint, **figures)
     if not whole or whole[-1] < BIG[0]:
-        return skip(11, "on this line a message of 1 MiB takes longer than a probe may", "see check 10")
+        return skip(11, "there was no time or memory for a message of 1 MiB", "see checks 10 and 17")
     missing = [size for size in BIG if size > whole[-1]]
-    rest = f"; {_size(missing[0])} would take longer than a probe may" if missing else ""
+    rest = f"; {_size(missing[0])} was left out, for want of time or memory" if missing else ""
     return ok(11, f"messages of up to {_size(whole[-1])} arrive whole, both ways{rest}", **figures)
 
 

@@ -28,6 +28,7 @@ _REASONS = {
     errno.ETIMEDOUT: "no answer: the address is wrong, or a firewall drops the packets",
     errno.ENETUNREACH: "no route to that network",
     errno.EHOSTUNREACH: "no route to that machine",
+    errno.EINVAL: "no route: this machine drops what goes there",
 }
 
 
@@ -38,7 +39,9 @@ def check_name(route: Route, look_up: Callable[..., Any] = socket.getaddrinfo) -
     try:
         found = look_up(host, port, type=socket.SOCK_STREAM)
     except OSError as error:
-        text = f"{whose}{host} is not known to the network ({(error.strerror or str(error)).lower()})"
+        text = f"{whose}{host} is not known to the network"
+        if isinstance(error, socket.gaierror) and error.errno == socket.EAI_AGAIN:
+            text = f"no DNS server answers about {whose}{host}"
         return [], fail(4, text, "compare the name with the one that the peer's owner gave; ask who runs DNS here")
     took_s = time.monotonic() - began
     addresses: list[Address] = list(dict.fromkeys((each[0], each[4]) for each in found))

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from vfl_node.errors import PeerError, PeerLost, ProtocolError, VflError, peer_text
+from vfl_node.process.machine import free_bytes
 from vfl_node.transport.dialer import Dialer
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Hello, ProbeMessage
 from vfl_node.transport.probes import PROBE_S, ProbeStream
@@ -23,6 +24,9 @@ BIG = tuple(size for size in SIZES if size >= 1 << 20)
 
 TRANSFER_S = 2.0
 """How long messages may take each way; a size that would take longer is left out."""
+
+COPIES = 8
+"""Copies of a message that may be in memory at once; a size for which this machine has no room is left out."""
 
 ANSWER_S = 10.0
 
@@ -152,11 +156,12 @@ def _transfer(
     limit: float,
     clock: Callable[[], float],
 ) -> None:
-    """Send messages, or ask for them, each four times as large as the one before, while the next may still arrive in time."""
+    """Send messages, or ask for them, each four times as large as the one before, while time and memory suffice for the next."""
     best = found.best.took_s if found.best else 0.0
     found.upwards, until, spent = upwards, min(clock() + TRANSFER_S, limit - 0.5), 0.0
+    room = free_bytes() / COPIES
     for size in SIZES:
-        if clock() + 4 * spent > until:
+        if clock() + 4 * spent > until or size > room:
             return
         found.tried, began = size, clock()
         question = ProbeMessage(random=os.urandom(size)) if upwards else ProbeMessage(wanted_bytes=size)
