@@ -67,7 +67,9 @@ def test_every_command(tmp_path: Path, trial: Any, services: list[Child]) -> Non
     left = commands()
 
     for line in commands():
-        if line.startswith(("vfl-node run", *(f"vfl-node {of}" for of in ("estimate", "init", "certify", "jobs", "submit")))):
+        if line.startswith(
+            ("vfl-node run", *(f"vfl-node {of}" for of in ("estimate", "init", "certify", "jobs", "submit", "doctor")))
+        ):
             done = command(*shlex.split(line)[1:], folder=work)
             assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
             if line.startswith("vfl-node submit"):

@@ -12,6 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
 from tests.node.test_doctor import is_, numbers
 from tests.transport.conftest import Certificates, Node
@@ -24,8 +28,8 @@ from vfl_node.node.doctor.finding import Finding
 from vfl_node.node.doctor.judge import check_big_messages, check_clock, check_idle, check_rate, check_way_back
 from vfl_node.node.doctor.line import check_name, check_port, check_proxy
 from vfl_node.node.doctor.need import JobNeed, need_of_rows
-from vfl_node.node.doctor.probe import SIZES, Echoed, Measured, measure
-from vfl_node.node.doctor.route import Route, route_to
+from vfl_node.node.doctor.probe import SIZES, Echoed, ProbeResult, measure
+from vfl_node.node.doctor.route import PeerRoute, route_to
 from vfl_node.node.peer_state import greeting
 from vfl_node.node.probed import Probed
 from vfl_node.settings.connection import Peer
@@ -52,7 +56,7 @@ def lab_settings(credentials: Credentials, address: str, folder: Path, **changes
 
 
 @contextmanager
-def server(talk: Callable[[socket.socket], None], host: str = "127.0.0.1") -> Iterator[Route]:
+def server(talk: Callable[[socket.socket], None], host: str = "127.0.0.1") -> Iterator[PeerRoute]:
     """Something that listens and talks in this way with whoever connects."""
     with socket.create_server((host, 0)) as listening:
 
@@ -70,7 +74,7 @@ def server(talk: Callable[[socket.socket], None], host: str = "127.0.0.1") -> It
                         continue
 
         threading.Thread(target=accept, daemon=True).start()
-        yield Route(host, listening.getsockname()[1])
+        yield PeerRoute(host, listening.getsockname()[1])
         listening.shutdown(socket.SHUT_RDWR)
 
 
@@ -84,21 +88,21 @@ def closed_port() -> int:
 
 def test_a_name_is_shown_with_each_of_its_addresses() -> None:
     found = [(family, 1, 6, "", place) for family, place in ((2, ("192.0.2.1", 7443)), (10, ("2001:db8::1", 7443, 0, 0)))]
-    addresses, finding = check_name(Route("clinic.example", 7443), lambda *_, **__: found * 2)
+    addresses, finding = check_name(PeerRoute("clinic.example", 7443), lambda *_, **__: found * 2)
     is_(finding, "ok", "clinic.example is 192.0.2.1, 2001:db8::1")
     assert [place for _, place in addresses] == [each[4] for each in found]
-    is_(check_name(Route("127.0.0.1", 7443))[1], "ok", "is an address")
+    is_(check_name(PeerRoute("127.0.0.1", 7443))[1], "ok", "is an address")
 
 
 def test_a_name_that_is_not_known_or_slow_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     def unknown(*_: Any, **__: Any) -> Any:
         raise socket.gaierror(-2, "Name or service not known")
 
-    addresses, finding = check_name(Route("clinic.exmaple", 7443), unknown)
+    addresses, finding = check_name(PeerRoute("clinic.exmaple", 7443), unknown)
     is_(finding, "FAIL", "clinic.exmaple is not known")
     assert addresses == []
     monkeypatch.setattr(line, "SLOW_NAME_S", -1.0)
-    is_(check_name(Route("127.0.0.1", 7443))[1], "warn", "the answer took")
+    is_(check_name(PeerRoute("127.0.0.1", 7443))[1], "warn", "the answer took")
 
 
 # 5: port.
@@ -158,12 +162,12 @@ def test_a_proxy_lets_through_or_says_why_not(answer: str, status: str, text: st
         plain.sendall(f"HTTP/1.1 {answer}\r\nServer: x\r\n\r\n".encode())
 
     with server(talk) as proxy:
-        route = Route("clinic.example", 7443, f"127.0.0.1:{proxy.port}", "https_proxy", "bG9naW4=")
+        route = PeerRoute("clinic.example", 7443, f"127.0.0.1:{proxy.port}", "https_proxy", "bG9naW4=")
         is_(check_proxy(route), status, text)
     assert asked[0].startswith(b"CONNECT clinic.example:7443 HTTP/1.0\r\n")
     assert b"Proxy-Authorization: Basic bG9naW4=\r\n" in asked[0]
-    is_(check_proxy(Route("clinic.example", 7443)), "ok", "no proxy")
-    is_(check_proxy(Route("clinic.example", 7443, f"127.0.0.1:{closed_port()}", "https_proxy")), "FAIL", "does not answer")
+    is_(check_proxy(PeerRoute("clinic.example", 7443)), "ok", "no proxy")
+    is_(check_proxy(PeerRoute("clinic.example", 7443, f"127.0.0.1:{closed_port()}", "https_proxy")), "FAIL", "does not answer")
 
 
 # 7: who answers.
@@ -193,10 +197,30 @@ def test_the_peer_itself_answers(certificates: Certificates, tmp_path: Path) -> 
 NOW = datetime.now(timezone.utc)
 
 
+def renamed(rogue: Credentials) -> Credentials:
+    """The same names of a party, signed by an authority of another name, as a device that inspects makes them."""
+    leaf = x509.load_pem_x509_certificate(rogue.certificate)
+    key = serialization.load_pem_private_key(rogue.key, None)
+    assert isinstance(key, ec.EllipticCurvePrivateKey)
+    builder = x509.CertificateBuilder(
+        issuer_name=x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "Inspecting Proxy")]),
+        subject_name=leaf.subject,
+        public_key=leaf.public_key(),
+        serial_number=7,
+        not_valid_before=leaf.not_valid_before_utc,
+        not_valid_after=leaf.not_valid_after_utc,
+    )
+    for extension in leaf.extensions:
+        builder = builder.add_extension(extension.value, extension.critical)
+    rogue.files.certificate.write_bytes(builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
+    return rogue
+
+
 @pytest.mark.parametrize(
     ("shows", "how", "text"),
     [
-        (lambda made: made.rogue("clinic"), {}, "a device between opens the encryption (issuer "),
+        (lambda made: renamed(made.rogue("clinic")), {}, "a device between opens the encryption (issuer Inspecting Proxy)"),
+        (lambda made: made.rogue("clinic"), {}, "by another authority that is also called vfl-node authority"),
         (lambda made: made.rogue("clinic"), {"newest": ssl.TLSVersion.TLSv1_2}, "TLSv1.2 is spoken there, not TLSv1.3"),
         (lambda made: made.good("clinic"), {"h2": False}, "does not speak HTTP/2"),
         (lambda made: made.good("bank"), {}, "another party answers there: expected spiffe://trial/party/clinic"),
@@ -274,11 +298,11 @@ def test_releases_without_a_common_protocol_are_named() -> None:
 # 9 to 13: what a probe measures.
 
 
-def measured(offset_s: float = 0, took_ms: float = 20, count: int = 20, **found: Any) -> Measured:
+def measured(offset_s: float = 0, took_ms: float = 20, count: int = 20, **found: Any) -> ProbeResult:
     begun = int(NOW.timestamp() * 1e6)
     there = begun + int((offset_s + took_ms / 2e3) * 1e6)
     echoes = [Echoed(begun, there, there, begun + int(took_ms * 1e3), took_ms / 1e3) for _ in range(count)]
-    return Measured(echoes=echoes, **found)
+    return ProbeResult(echoes=echoes, **found)
 
 
 @pytest.mark.parametrize(
@@ -291,7 +315,7 @@ def test_clocks_that_differ_are_both_printed(offset_s: float, status: str) -> No
     assert found.figures["offset_s"] == pytest.approx(offset_s, abs=1e-3)
     if status != "ok" and offset_s < 1e9:
         assert f"this node's says {NOW:%Y-%m-%d %H:%M}" in found.text
-    is_(check_clock("clinic", Measured()), "skipped", "broke off")
+    is_(check_clock("clinic", ProbeResult()), "skipped", "broke off")
 
 
 def all_sizes(mbit_s: float) -> dict[int, float]:
@@ -311,23 +335,23 @@ def test_a_rate_is_shown_and_what_a_job_takes_on_it(certificates: Certificates, 
     lossy = measured(up=all_sizes(80), down=all_sizes(80))
     lossy.echoes += measured(took_ms=300, count=3).echoes
     is_(check_rate("clinic", lossy, JobNeed(settings)), "warn", "some take much longer")
-    is_(check_rate("clinic", Measured(broke=PeerLost("gone")), JobNeed(settings)), "FAIL", "broke off at once (gone)")
+    is_(check_rate("clinic", ProbeResult(broke=PeerLost("gone")), JobNeed(settings)), "FAIL", "broke off at once (gone)")
 
 
 def test_big_messages_arrive_are_cut_changed_or_left_out() -> None:
     most = dict.fromkeys(SIZES, 0.1)
     few = {size: 0.1 for size in SIZES if size < 1 << 20}
-    is_(check_big_messages("clinic", Measured(up=most, down=most)), "ok", "up to 16 MiB")
+    is_(check_big_messages("clinic", ProbeResult(up=most, down=most)), "ok", "up to 16 MiB")
     some = {size: 0.1 for size in SIZES if size < 1 << 24}
-    is_(check_big_messages("clinic", Measured(up=some, down=most)), "ok", "16 MiB was left out")
-    is_(check_big_messages("clinic", Measured(up=few, down=few)), "skipped", "no time or memory")
-    cut = Measured(up=few, tried=1 << 20, broke=PeerLost("gone"))
+    is_(check_big_messages("clinic", ProbeResult(up=some, down=most)), "ok", "16 MiB was left out")
+    is_(check_big_messages("clinic", ProbeResult(up=few, down=few)), "skipped", "no time or memory")
+    cut = ProbeResult(up=few, tried=1 << 20, broke=PeerLost("gone"))
     is_(check_big_messages("clinic", cut), "FAIL", "cut in a message of 1 MiB to clinic, after 336 KiB had passed")
     cut.upwards = False
     is_(check_big_messages("clinic", cut), "FAIL", "from clinic")
     cut.late = True
     is_(check_big_messages("clinic", cut), "skipped", "no time or memory")
-    is_(check_big_messages("clinic", Measured(up=most, down=most, damaged=1 << 14)), "FAIL", "otherwise than it was sent")
+    is_(check_big_messages("clinic", ProbeResult(up=most, down=most, damaged=1 << 14)), "FAIL", "otherwise than it was sent")
 
 
 def test_no_message_is_sent_for_which_this_machine_has_no_room(answering: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -338,15 +362,15 @@ def test_no_message_is_sent_for_which_this_machine_has_no_room(answering: Settin
 
 
 def test_silence_is_kept_cut_or_not_asked_for() -> None:
-    is_(check_idle("clinic", Measured(), 0), "skipped", "not asked for")
-    is_(check_idle("clinic", Measured(held_s=60.2), 60), "ok", "stays open for 60 s")
-    is_(check_idle("clinic", Measured(cut_s=30.1), 60), "FAIL", "cut after 30 s")
-    is_(check_idle("clinic", Measured(), 60), "skipped", "broke off before")
+    is_(check_idle("clinic", ProbeResult(), 0), "skipped", "not asked for")
+    is_(check_idle("clinic", ProbeResult(held_s=60.2), 60), "ok", "stays open for 60 s")
+    is_(check_idle("clinic", ProbeResult(cut_s=30.1), 60), "FAIL", "cut after 30 s")
+    is_(check_idle("clinic", ProbeResult(), 60), "skipped", "broke off before")
 
 
 def test_the_way_back_is_open_closed_or_not_needed() -> None:
     def check(dialled: int, *, listens: bool = True, runs: bool = True) -> Finding:
-        return check_way_back("clinic", Measured(dialled=dialled), listens=listens, runs=runs)
+        return check_way_back("clinic", ProbeResult(dialled=dialled), listens=listens, runs=runs)
 
     is_(check(probes.REACHED), "ok", "reaches this node")
     is_(check(probes.NO_ADDRESS, listens=False), "ok", "fine")

@@ -43,7 +43,7 @@ def doctor(
         findings.append(found)
         if as_json:
             continue
-        if alike and _same(alike[-1], found):
+        if alike and _is_same(alike[-1], found):
             alike.append(found)
             continue
         _show(alike)
@@ -59,7 +59,7 @@ def doctor(
         raise typer.Exit(1)
 
 
-def _same(before: Finding, found: Finding) -> bool:
+def _is_same(before: Finding, found: Finding) -> bool:
     """Whether two checks, one after the other, were skipped for one reason."""
     return found.status == "skipped" and (before.status, before.text, before.peer) == (found.status, found.text, found.peer)
 

@@ -12,7 +12,7 @@ from cryptography.x509.oid import NameOID
 from vfl_node.crypto.kernels import kernel
 from vfl_node.errors import PeerLost, UsageError, VflError, peer_text
 from vfl_node.node.doctor.finding import Finding, fail, ok, skip, warn
-from vfl_node.node.doctor.route import Route
+from vfl_node.node.doctor.route import PeerRoute
 from vfl_node.settings.node import Settings
 from vfl_node.transport.credentials import Credentials
 from vfl_node.transport.diagnosis import NAMED, client_context, explain_certificate
@@ -29,7 +29,7 @@ LET_IN = ("E_FENCED", "E_CALL_BACK")
 
 
 @dataclass(frozen=True)
-class Shown:
+class ServerShown:
     """What a server shows to whoever connects.
 
     Attributes:
@@ -43,7 +43,7 @@ class Shown:
     leaf: x509.Certificate | None
 
 
-def look(plain: socket.socket) -> Shown:
+def look(plain: socket.socket) -> ServerShown:
     """A handshake that verifies nothing, also with TLS 1.2. Raises OSError (also ssl.SSLError)."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
@@ -54,10 +54,10 @@ def look(plain: socket.socket) -> Shown:
             leaf = x509.load_der_x509_certificate(secure.getpeercert(binary_form=True) or b"")
         except MALFORMED:
             leaf = None
-        return Shown(secure.version() or "no TLS", secure.selected_alpn_protocol() or "", leaf)
+        return ServerShown(secure.version() or "no TLS", secure.selected_alpn_protocol() or "", leaf)
 
 
-def check_answer(settings: Settings, peer: str, route: Route, credentials: Credentials | None) -> Finding:
+def check_answer(settings: Settings, peer: str, route: PeerRoute, credentials: Credentials | None) -> Finding:
     """Check 7: whether the peer itself answers: TLS 1.3, HTTP/2, and a certificate that its own authority has signed."""
     if credentials is None:
         return skip(7, "plaintext between loopback addresses: nobody shows a certificate")
@@ -88,6 +88,9 @@ def check_answer(settings: Settings, peer: str, route: Route, credentials: Crede
         if error.verify_code in NAMED:
             text = explain_certificate(shown.leaf, error, peer, settings.federation)
             return fail(7, text, f"ask the owner of {peer}, or pair with it again", **figures)
+        if issuer in _names(credentials.roots_of(peer)):
+            text = f"the certificate is by another authority that is also called {issuer}: {peer} has new keys, or is not there"
+            return fail(7, text, f"ask the owner of {peer}, and pair again if its keys are new", **figures)
         hint = f"have {route.host}:{route.port} excepted from inspection; if {issuer} is no device, {peer} has a new authority"
         return fail(7, f"a device between opens the encryption (issuer {issuer})", hint, **figures)
     except (OSError, PeerLost, *MALFORMED) as error:
@@ -103,6 +106,14 @@ def _issuer(leaf: x509.Certificate | None) -> str:
         NameOID.ORGANIZATION_NAME
     )
     return peer_text(str(names[0].value), 80) if names else "without a name"
+
+
+def _names(roots: bytes) -> set[str]:
+    """What the authorities in ``roots``, PEM, are called."""
+    try:
+        return {_issuer(root) for root in x509.load_pem_x509_certificates(roots)}  # each has signed itself
+    except MALFORMED:
+        return set()
 
 
 def _said(error: BaseException) -> str:

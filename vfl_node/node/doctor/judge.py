@@ -9,7 +9,7 @@ from datetime import datetime, timezone
 from vfl_node.errors import UsageError
 from vfl_node.node.doctor.finding import Finding, fail, ok, skip, warn
 from vfl_node.node.doctor.need import JobNeed
-from vfl_node.node.doctor.probe import BIG, Measured
+from vfl_node.node.doctor.probe import BIG, ProbeResult
 from vfl_node.node.peer_state import MOST_CLOCK_S
 from vfl_node.report.words import human_seconds
 from vfl_node.transport.probes import NO_ADDRESS, REACHED
@@ -22,7 +22,7 @@ QUEUED_MS = 50.0
 PINGS_S = 10
 
 
-def check_clock(peer: str, found: Measured) -> Finding:
+def check_clock(peer: str, found: ProbeResult) -> Finding:
     """Check 9: how far the clocks of both nodes are apart."""
     best = found.best
     if best is None:
@@ -39,7 +39,7 @@ def check_clock(peer: str, found: Measured) -> Finding:
     return (fail if abs(offset) > CLOCK_FAIL_S else warn)(9, text, hint, **figures)
 
 
-def check_rate(peer: str, found: Measured, need: JobNeed) -> Finding:
+def check_rate(peer: str, found: ProbeResult, need: JobNeed) -> Finding:
     """Check 10: round trips and rates, and how long the alignment of a job would take."""
     if not found.echoes:
         text = f"the line broke off at once ({found.broke.message if found.broke else 'no answer'})"
@@ -74,7 +74,7 @@ def _costs(need: JobNeed, rate_mbit_s: float, rtt_ms: float) -> tuple[float, flo
     return costs["wall_s"] if costs else None
 
 
-def check_big_messages(peer: str, found: Measured) -> Finding:
+def check_big_messages(peer: str, found: ProbeResult) -> Finding:
     """Check 11: whether messages of 1, 4 and 16 MiB arrive as they were sent."""
     whole = sorted(set(found.up) & set(found.down))
     figures = {"whole_bytes": whole[-1] if whole else 0, "sent_bytes": sum(found.up), "received_bytes": sum(found.down)}
@@ -94,7 +94,7 @@ def check_big_messages(peer: str, found: Measured) -> Finding:
     return ok(11, f"messages of up to {_size(whole[-1])} arrive whole, both ways{rest}", **figures)
 
 
-def check_idle(peer: str, found: Measured, idle_s: float) -> Finding:
+def check_idle(peer: str, found: ProbeResult, idle_s: float) -> Finding:
     """Check 12: whether a connection that carries nothing but pings is cut."""
     if not idle_s:
         return skip(12, "it takes a while, and was not asked for", "add --idle 60")
@@ -109,7 +109,7 @@ def check_idle(peer: str, found: Measured, idle_s: float) -> Finding:
     return fail(12, text, hint, cut_s=round(found.cut_s, 1))
 
 
-def check_way_back(peer: str, found: Measured, *, listens: bool, runs: bool) -> Finding:
+def check_way_back(peer: str, found: ProbeResult, *, listens: bool, runs: bool) -> Finding:
     """Check 13: whether the peer reaches this node at the address that it has for it."""
     if not found.dialled:
         return skip(13, f"the line broke off before {peer} had dialled back")

@@ -12,7 +12,7 @@ from typing import Any
 
 from vfl_node.errors import PeerLost
 from vfl_node.node.doctor.finding import Finding, fail, ok, warn
-from vfl_node.node.doctor.route import Route
+from vfl_node.node.doctor.route import PeerRoute
 
 CONNECT_S = 5.0
 """How long an address may take to answer."""
@@ -32,7 +32,7 @@ _REASONS = {
 }
 
 
-def check_name(route: Route, look_up: Callable[..., Any] = socket.getaddrinfo) -> tuple[list[Address], Finding]:
+def check_name(route: PeerRoute, look_up: Callable[..., Any] = socket.getaddrinfo) -> tuple[list[Address], Finding]:
     """Check 4: the addresses to which gRPC would connect, and what was found."""
     (host, port), began = route.first, time.monotonic()
     whose = "the proxy " if route.proxy else ""
@@ -53,7 +53,7 @@ def check_name(route: Route, look_up: Callable[..., Any] = socket.getaddrinfo) -
     return addresses, ok(4, text, **figures)
 
 
-def check_port(route: Route, addresses: list[Address], timeout_s: float = CONNECT_S) -> Finding:
+def check_port(route: PeerRoute, addresses: list[Address], timeout_s: float = CONNECT_S) -> Finding:
     """Check 5: whether the port of each address accepts connections; all are tried at the same time."""
     outcomes = _connect_all(addresses, timeout_s)
     port, whose = route.first[1], "the proxy's port" if route.proxy else "port"
@@ -110,7 +110,7 @@ def _connect_all(addresses: list[Address], timeout_s: float) -> dict[tuple[int, 
     return outcomes
 
 
-def check_proxy(route: Route) -> Finding:
+def check_proxy(route: PeerRoute) -> Finding:
     """Check 6: whether a proxy stands on the way, by what the environment says, and lets connections through."""
     if not route.proxy:
         return ok(6, "no proxy is used: the environment names none for this address")

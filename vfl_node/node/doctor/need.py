@@ -69,12 +69,12 @@ class JobNeed:
 
     @property
     def disk_bytes(self) -> int:
-        """Of the lists of the job's alignment; 0 without a job."""
+        """Bytes that the lists of the job's alignment take; 0 without a job."""
         return self._bytes[0]
 
     @property
     def memory_bytes(self) -> int:
-        """Of the node, where it does not run yet, and of the job."""
+        """Memory that the job takes, and the node where it does not run yet."""
         return self.process_bytes + self._bytes[1]
 
 

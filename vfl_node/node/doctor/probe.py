@@ -48,7 +48,7 @@ class Echoed:
 
 
 @dataclass
-class Measured:
+class ProbeResult:
     """What a probe has measured; it may have broken off.
 
     Attributes:
@@ -92,14 +92,14 @@ class Measured:
         return largest * 8 / max(times[largest], 1e-6) / 1e6 if largest else None
 
 
-def measure(dialer: Dialer, idle_s: float = 0, clock: Callable[[], float] = time.monotonic) -> Measured:
+def measure(dialer: Dialer, idle_s: float = 0, clock: Callable[[], float] = time.monotonic) -> ProbeResult:
     """Probe the line, and leave it silent for ``idle_s`` seconds after that.
 
     Raises:
         PeerError: the peer refuses the probe, with its code, or is of a release that knows none (``E_UNREACHABLE``).
     """
     stream = dialer.probe(timeout_s=ANSWER_S)
-    found = Measured()
+    found = ProbeResult()
     began = clock()
     try:
         first = _next(stream)
@@ -125,7 +125,7 @@ def _next(stream: ProbeStream, timeout_s: float = ANSWER_S) -> ProbeMessage:
     return message
 
 
-def _ask(stream: ProbeStream, found: Measured, question: ProbeMessage, timeout_s: float = ANSWER_S) -> ProbeMessage:
+def _ask(stream: ProbeStream, found: ProbeResult, question: ProbeMessage, timeout_s: float = ANSWER_S) -> ProbeMessage:
     """The answer to a question; its digest is checked. Raises PeerLost, ProtocolError."""
     question.number = len(found.echoes) + len(found.up) + len(found.down) + 1
     stream.send(question)
@@ -138,7 +138,7 @@ def _ask(stream: ProbeStream, found: Measured, question: ProbeMessage, timeout_s
     return answer
 
 
-def _echo(stream: ProbeStream, found: Measured, clock: Callable[[], float]) -> None:
+def _echo(stream: ProbeStream, found: ProbeResult, clock: Callable[[], float]) -> None:
     limit = clock() + ECHOES_S
     while len(found.echoes) < ECHOES and (clock() < limit or len(found.echoes) < FEWEST_ECHOES):
         sent_us, began = time.time_ns() // 1000, clock()
@@ -149,14 +149,14 @@ def _echo(stream: ProbeStream, found: Measured, clock: Callable[[], float]) -> N
 
 def _transfer(
     stream: ProbeStream,
-    found: Measured,
+    found: ProbeResult,
     times: dict[int, float],
     *,
     upwards: bool,
     limit: float,
     clock: Callable[[], float],
 ) -> None:
-    """Send messages, or ask for them, each four times as large as the one before, while time and memory suffice for the next."""
+    """Send messages or ask for them, each four times as large as the one before, while time and memory suffice."""
     best = found.best.took_s if found.best else 0.0
     found.upwards, until, spent = upwards, min(clock() + TRANSFER_S, limit - 0.5), 0.0
     room = free_bytes() / COPIES
@@ -170,7 +170,7 @@ def _transfer(
         times[size] = max(spent - best, 1e-6)
 
 
-def _hold(stream: ProbeStream, found: Measured, idle_s: float, clock: Callable[[], float]) -> None:
+def _hold(stream: ProbeStream, found: ProbeResult, idle_s: float, clock: Callable[[], float]) -> None:
     began = clock()
     try:
         _ask(stream, found, ProbeMessage(hold_s=max(1, round(idle_s))), idle_s + ANSWER_S)

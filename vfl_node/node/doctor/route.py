@@ -21,7 +21,7 @@ MOST_ANSWER_BYTES = 4096
 
 
 @dataclass(frozen=True)
-class Route:
+class PeerRoute:
     """The way to an address.
 
     Attributes:
@@ -78,22 +78,22 @@ class Route:
         return peer_text(answer.split(b"\r\n", 1)[0].decode("latin-1"), 120) or "nothing"
 
 
-def route_to(address: str, environment: Mapping[str, str] = os.environ) -> Route:
+def route_to(address: str, environment: Mapping[str, str] = os.environ) -> PeerRoute:
     """The way to ``host:port`` in this environment."""
     host, _, port = address.rpartition(":")
     host = host.strip("[]")
-    variable = next((name for name in PROXY_VARIABLES if environment.get(name)), "")
+    variable = next((each for each in PROXY_VARIABLES if environment.get(each)), "")
     if not variable or is_loopback(address) or _is_exempt(host, environment):
-        return Route(host, int(port))
+        return PeerRoute(host, int(port))
     url = urlsplit(environment[variable] if "://" in environment[variable] else f"http://{environment[variable]}")
     login = base64.b64encode(f"{unquote(url.username)}:{unquote(url.password or '')}".encode()).decode() if url.username else ""
     proxy = f"[{url.hostname}]" if url.hostname and ":" in url.hostname else url.hostname
-    return Route(host, int(port), f"{proxy}:{url.port or 80}", variable, login)
+    return PeerRoute(host, int(port), f"{proxy}:{url.port or 80}", variable, login)
 
 
 def _is_exempt(host: str, environment: Mapping[str, str]) -> bool:
     """Whether the environment says that this host is reached without the proxy: by the end of its name, or its network."""
-    written = next((environment[name] for name in EXEMPT_VARIABLES if environment.get(name)), "")
+    written = next((environment[each] for each in EXEMPT_VARIABLES if environment.get(each)), "")
     for entry in filter(None, (each.strip() for each in written.split(","))):
         if host.lower().endswith(entry.lower()):
             return True
