@@ -435,6 +435,10 @@ def test_what_follows_a_fault_is_skipped(answering: Settings, monkeypatch: pytes
     findings = [found for found in found_by(beyond, monkeypatch) if found.peer]
     assert numbers(findings, "FAIL") == [5]
     assert "the proxy's port" in next(found for found in findings if found.number == 5).text
+    monkeypatch.setenv("https_proxy", "http://proxy:port")
+    findings = [found for found in found_by(beyond, monkeypatch) if found.peer]
+    assert numbers(findings, "FAIL") == [6]
+    assert sorted(found.number for found in findings) == list(range(4, 15))
 
 
 def test_a_probe_measures_a_line_that_is_then_left_silent(answering: Settings) -> None:

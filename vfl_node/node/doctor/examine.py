@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from vfl_node.errors import DataError, PeerError, UsageError, VflError
+from vfl_node.errors import DataError, UsageError, VflError
 from vfl_node.estimate.totals import PROCESS_BYTES
 from vfl_node.job import load_job
 from vfl_node.node.doctor.answer import check_admission, check_answer, check_releases
-from vfl_node.node.doctor.finding import CHECKS, OF_PEERS, Finding, failed_by, guarded, skip
+from vfl_node.node.doctor.finding import CHECKS, OF_PEERS, Finding, fail, failed_by, guarded, skip
 from vfl_node.node.doctor.judge import check_big_messages, check_clock, check_idle, check_rate, check_way_back
 from vfl_node.node.doctor.line import check_name, check_port, check_proxy
 from vfl_node.node.doctor.machine import check_disk, check_files, check_memory, is_running
@@ -20,7 +21,7 @@ from vfl_node.node.doctor.need import JobNeed, need_of_job, need_of_rows
 from vfl_node.node.doctor.own import check_certificate, check_settings, check_state
 from vfl_node.node.doctor.past import check_data, check_past
 from vfl_node.node.doctor.probe import measure
-from vfl_node.node.doctor.route import route_to
+from vfl_node.node.doctor.route import PROXY_VARIABLES, route_to
 from vfl_node.settings.node import Settings
 from vfl_node.transport.credentials import Credentials
 from vfl_node.transport.dialer import Dialer
@@ -101,7 +102,14 @@ def _examine_peer(
         text = f"this node has no address of {peer}, which dials in"
         yield from (skip(number, text, f"run vfl-node doctor at {peer}") for number in OF_PEERS)
         return
-    route = route_to(address)
+    try:
+        route = route_to(address)
+    except ValueError:
+        yield from _skipped((4, 5), "the way to it is not known: see check 6")
+        variables = ", ".join(name for name in PROXY_VARIABLES if name in os.environ)
+        yield fail(6, f"what the environment says of a proxy cannot be read ({variables})", "write it as http://HOST:PORT")
+        yield from _skipped(range(7, 15), "the way to it is not known")
+        return
     addresses, named = check_name(route)
     yield named
     if not addresses:
@@ -143,7 +151,7 @@ def _measure(
     """Checks 9 to 14."""
     try:
         found = measure(dialer, idle_s)
-    except PeerError as error:
+    except VflError as error:
         hint = "try again in a minute" if error.code == "E_BUSY" else "the peer's release may know no probe: see check 14"
         yield from (skip(number, f"{peer} answers no probe ({error.message})", hint) for number in range(9, 14))
         yield guarded(14, lambda: check_releases(peer, hello, ""))

@@ -38,7 +38,7 @@ def check_name(route: PeerRoute, look_up: Callable[..., Any] = socket.getaddrinf
     whose = "the proxy " if route.proxy else ""
     try:
         found = look_up(host, port, type=socket.SOCK_STREAM)
-    except OSError as error:
+    except (OSError, UnicodeError) as error:
         text = f"{whose}{host} is not known to the network"
         if isinstance(error, socket.gaierror) and error.errno == socket.EAI_AGAIN:
             text = f"no DNS server answers about {whose}{host}"
