@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install --no-com
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-libraries test-all durations faults doctor-faults test-compose test-browser lint types contracts proto proto-check docs site hashes bench-align bench-paillier bench-florist bench-readers bench-unaligned bench-linkage bench-hidden bench-split clean
+.PHONY: help demo test test-libraries test-all durations faults doctor-faults submit test-compose test-systemd test-browser deploy-check lint types contracts proto proto-check docs site hashes bench-align bench-paillier bench-florist bench-readers bench-unaligned bench-linkage bench-hidden bench-split clean drill-restore
 
 help: ## this list
 	@echo "make …    (PY=python3.12 chooses the Python that makes $(VENV); 3.10 or newer)"
@@ -53,8 +53,30 @@ faults: $(VENV)/dev.stamp ## inject every fault into real nodes and write docs/e
 doctor-faults: $(VENV)/dev.stamp ## faults between two network namespaces, each of which vfl-node doctor must name; root, about five minutes
 	$(BIN)/python tests/operations/faults.py
 
+submit: ## JOB=FILE: submit a job file at the clinic of `docker compose up`, and wait for its end
+	@test -f "$(JOB)" || { echo "name a job file: make submit JOB=my-job.yaml" >&2; exit 2; }
+	docker compose run --rm --volume "$(abspath $(JOB)):/job.yaml:ro" example submit /job.yaml --config /config/node.yaml --wait --board "http://127.0.0.1:$${CLINIC_PORT:-8080}"
+
 test-compose: $(VENV)/dev.stamp ## docker-compose.yml for real; needs a Docker engine
 	$(BIN)/python -m pytest -m compose tests/compose
+
+test-systemd: $(VENV)/dev.stamp ## the unit of deploy/systemd with a real node in a container; needs root, a Docker engine and debootstrap
+	tests/deploy/systemd.sh
+
+# What the extra `deploy` names: 108 MB of schemas, which the package itself never needs.
+DEPLOY = $$(sed -n 's/^deploy = \[\(.*\)\].*/\1/p' pyproject.toml | sed 's/", "/ /; s/"//g')
+
+build/deploy/stamp: pyproject.toml
+	@mkdir -p $(@D) && $(PY) -m venv build/deploy/venv && build/deploy/venv/bin/pip install -qq --disable-pip-version-check $(DEPLOY) \
+	  || { rm -rf build/deploy/venv; echo "what the extra deploy names does not install here: its step is skipped"; }
+	@touch $@
+
+deploy-check: $(VENV)/dev.stamp build/deploy/stamp ## verify the files of deploy: units, chart; what needs a tool that is absent is skipped
+	@KUBERNETES_VALIDATE=build/deploy/venv/bin/kubernetes-validate deploy/check.sh
+
+drill-restore: export OMP_NUM_THREADS := 1
+drill-restore: $(VENV)/dev.stamp ## a node is killed in a job, loses its disk and is restored from a backup; says how long it takes, about 2 minutes
+	$(BIN)/python -m tests.drills.restore
 
 AXE := build/browser/node_modules/axe-core/axe.min.js
 

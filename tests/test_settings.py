@@ -17,6 +17,7 @@ from vfl_node.settings.node import Data, Settings, Tls, role_in
 from vfl_node.settings.policy import PRESETS, Asked, Preset
 from vfl_node.settings.protection import FeatureAuditSettings, Protection
 from vfl_node.settings.reading import load_settings
+from vfl_node.settings.retention import Retention
 
 BASE = "name: clinic\nrole: active\ninsecure_loopback: true\n"
 PASSIVE = BASE.replace("active", "passive")
@@ -230,6 +231,19 @@ def test_what_passive_nodes_alone_have_is_documented_with_its_default() -> None:
                 default = list(field.default) if isinstance(field.default, tuple) else field.default
                 said = own.get((defence, key), shared.get(key))
                 assert said == ("–" if field.is_required() else str(default)), (defence, key)
+
+
+def test_how_long_jobs_are_kept_is_read_by_its_names_of_the_release_before(tmp_path: Path) -> None:
+    given = "name: a\nrole: active\ninsecure_loopback: true\nlisten: 127.0.0.1:0\n"
+    with pytest.warns(FutureWarning, match="retention.jobs_days and retention.jobs_keep"):
+        read = settings(tmp_path, f"{given}keep_days: 3\nkeep_jobs: 7\n")
+    assert read.retention == Retention(jobs_days=3, jobs_keep=7)
+    assert settings(tmp_path, f"{given}retention: {{models_days: 400}}\n").retention == Retention(models_days=400)
+    with pytest.raises(UsageError, match="leave it out"):
+        settings(tmp_path, f"{given}keep_days: 3\nretention: {{jobs_keep: 7}}\n")
+    for wrong in ("retention: {jobs_days: -1}", "retention: {ledger_days: 400}"):
+        with pytest.raises(UsageError):
+            settings(tmp_path, f"{given}{wrong}\n")
 
 
 def test_missing_file(tmp_path: Path) -> None:

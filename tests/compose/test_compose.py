@@ -203,7 +203,9 @@ def test_a_party_whose_profile_is_not_active_disturbs_nobody(federation: Compose
 
 
 def test_next_job_runs(federation: Compose) -> None:
-    federation("run", "--rm", "example")
+    """As ``make submit JOB=…`` does it."""
+    own = ("submit", "/job.yaml", "--config", "/config/node.yaml", "--wait", "--board", "http://127.0.0.1:8080")
+    federation("run", "--rm", "--volume", f"{ROOT}/examples/clinic_lab/job.yaml:/job.yaml:ro", "example", *own)
     for node in WITH_DATA:
         assert [job["state"] for job in federation.board(node, "/api/jobs")["jobs"]] == ["done", "done"]
         federation.wait(node, "healthy")
@@ -274,6 +276,9 @@ def test_node_has_no_rights_beyond_its_own(federation: Compose, node: str) -> No
     status = dict(line.split(":\t", 1) for line in federation.inside(node, "cat", "/proc/self/status").stdout.splitlines())
     assert int(status["CapEff"], 16) == int(status["CapBnd"], 16) == 0
     assert status["NoNewPrivs"] == "1"
+    limits = federation.inspect(node)["HostConfig"]
+    assert (limits["Memory"], limits["PidsLimit"]) == (2 << 30, 1024)
+    assert federation.board(node, "/health")["memory_free"] < 2 << 30  # the node knows
     for path in ("/x", "/data/x", "/keys/x", "/config/node.yaml"):
         assert federation.inside(node, "sh", "-c", f": >>{path}").returncode != 0, path
     assert federation.inside(node, "sh", "-c", ": >>/state/x && rm /state/x").returncode == 0

@@ -22,6 +22,7 @@ from vfl_node.configuration.models import parse
 from vfl_node.errors import VflError
 from vfl_node.job import Job
 from vfl_node.models import storage
+from vfl_node.settings.retention import Retention
 
 NAMES = tuple(THREE)
 PLAIN = "name: trial\nparties: {active: clinic, passive: lab}\n"
@@ -217,7 +218,7 @@ class World:
     def prune(self, name: str) -> None:
         """Remove the jobs that have ended there: each passes a failpoint at every start."""
         if self.federation.processes[name].poll() is None:
-            self.federation.client(name).prune(days=None, keep=0, models=True, dry=False)
+            self.federation.client(name).prune(Retention(jobs_keep=0), models=True, dry=False)
 
     def _told(self, name: str, after: int) -> Counter[str]:
         words = (line.split() for line in self.federation.log(name)[after:].splitlines())

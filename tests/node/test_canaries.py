@@ -122,6 +122,8 @@ def nodes(tables: Tables, federations: Callable[..., Any], tmp_path_factory: pyt
     for name, path in tables.files.items():
         paths = {"default": path, "others": tables.other_files[name]}
         made.configure(name, data={called: {"path": str(of), "columns": KINDS} for called, of in paths.items()})
+    for name in THREE:
+        made.configure(name, log={"level": "debug"})
     made.failpoints["lab"] = "updated=kill@1"
     made.start_three(everyone=at_least(10) | {"tables": "any"})
     return made
@@ -248,6 +250,7 @@ def test_no_canary_is_anywhere_but_where_its_owner_keeps_it(
     nodes: Any, tables: Tables, search: Search, played: dict[str, dict[str, Any]]
 ) -> None:
     assert search.found_in({what: str(views).encode() for what, views in played.items()}) == {}
+    assert all('"level": "debug"' in nodes.log(name) for name in THREE)  # or the search would be of fewer lines
     found = search.found_in(everything(nodes))
     models = {place: seen for place, seen in found.items() if place.endswith(OWN_MODEL)}
     for place, seen in models.items():

@@ -20,6 +20,7 @@ from tests.trust.test_kept import Own
 from vfl_node.configuration.models import parse
 from vfl_node.errors import StateError, UsageError
 from vfl_node.job import Job
+from vfl_node.node.backup import note
 from vfl_node.node.doctor import machine, own, past
 from vfl_node.node.doctor.examine import examine
 from vfl_node.node.doctor.finding import CHECKS, Finding, fail, guarded, ok, skip, warn, worst
@@ -299,7 +300,12 @@ def test_a_whole_index_and_ledger_are_well(clinic: Clinic) -> None:
     Index(clinic.state / "jobs.sqlite").close()
     written_ledger(clinic)
     before = (clinic.state / "jobs.sqlite").read_bytes()
-    is_(past.check_past(clinic.settings), "ok", "ledgers with lab")
+    is_(past.check_past(clinic.settings), "warn", "ledgers with lab; there is no backup yet")
+    now = datetime.now(timezone.utc)
+    note(clinic.state, now - timedelta(days=8))
+    is_(past.check_past(clinic.settings), "warn", "the last backup is 8 days old")
+    note(clinic.state, now)
+    is_(past.check_past(clinic.settings), "ok", "ledgers with lab; the last backup is 0 days old")
     assert (clinic.state / "jobs.sqlite").read_bytes() == before
 
 

@@ -19,6 +19,7 @@ from tests.node.several import SeveralTrial
 from tests.node.stage import Stage
 from vfl_node.errors import UsageError
 from vfl_node.node.store import Store
+from vfl_node.settings.retention import Retention
 
 ROLES = {"clinic": "active", "lab": "passive", "insurer": "passive", "notary": "coordinator"}
 CASTS = {"two": ("clinic", "lab"), "two and a coordinator": ("clinic", "lab", "notary"), "three": ("clinic", "lab", "insurer")}
@@ -255,7 +256,7 @@ def test_a_late_party_hears_of_a_cancellation_that_the_others_have_pruned(stage:
     job_id = dies_late(stage, "lab", "store")
     stage.federation.client("clinic").cancel(job_id)
     end_elsewhere(stage, "lab", job_id, "cancelled")
-    assert job_id in stage.federation.client("clinic").prune(days=None, keep=0, models=False, dry=False)
+    assert job_id in stage.federation.client("clinic").prune(Retention(jobs_keep=0), models=False, dry=False)
     stage.federation.start("lab")
     stage.federation.wait_until(lambda: state(stage, "lab", job_id) == "cancelled", 60)
     assert not list(stage.federation.job_folder("lab", job_id).iterdir())

@@ -11,6 +11,7 @@ from vfl_node.execution.live import Stop
 from vfl_node.execution.outcome import JobOutcome
 from vfl_node.node.ending import Ending
 from vfl_node.node.endings import node_stopping
+from vfl_node.node.faults import JOB_DONE
 
 
 class At:
@@ -51,6 +52,8 @@ def test_a_job_that_is_paused_for_a_cause_may_go_on_whatever_breaks_it_off_meanw
     clinic = At(tmp_path / "1", "clinic", sealed=False)
     clinic.stop.ask(Paused(revoked.message, code=revoked.code))
     assert clinic.ends_with(gone) == ("paused", "E_REVOKED")
+    clinic.outcome.seal()
+    assert clinic.ends_with(PeerLost("it is done there", code=JOB_DONE)) == ("done", "")
     stopping = At(tmp_path / "2", "clinic", sealed=False)
     stopping.stop.ask(node_stopping())
     assert stopping.ends_with(gone) == ("failed", "E_FILE")

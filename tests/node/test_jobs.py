@@ -27,6 +27,7 @@ from vfl_node.node.store import Store
 from vfl_node.node.works import Works
 from vfl_node.settings.node import Data, Settings
 from vfl_node.settings.policy import Policy
+from vfl_node.settings.retention import Retention
 from vfl_node.training.prediction.stored import FileTally, StoredPredictor
 from vfl_node.training.predictor import ServiceCount
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Notice, Offer, OfferReply
@@ -383,7 +384,7 @@ def test_a_damaged_row_is_listed_and_the_others_can_be_used(node: Node) -> None:
 
 def test_a_pruned_job_is_not_begun_anew_by_a_peer(node: Node) -> None:
     record = node.store.update(node.store.add(node.job(), submitter="clinic"), state="done")
-    assert node.works.prune(days=None, keep=0, models=False, dry=False) == [record.id]
+    assert node.works.prune(Retention(jobs_keep=0), models=False, dry=False) == [record.id]
     assert node.jobs.views() == []
     reply = offered(node, record)
     assert (reply.accepted, reply.code) == (False, "E_JOB_DONE")

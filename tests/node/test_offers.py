@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from tests.node.nodes import accepting
 from vfl_node.configuration.models import parse
@@ -24,6 +25,7 @@ from vfl_node.node.works import Works
 from vfl_node.session.spent import Expense
 from vfl_node.settings.node import Peer, Settings
 from vfl_node.settings.resources import QueueSettings, Share
+from vfl_node.settings.retention import Retention
 from vfl_node.transport.bounds import MOST_JOB_BYTES
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Cancel, Notice, Offer
 
@@ -188,11 +190,14 @@ def test_matched_rows_are_counted_only_where_the_owner_allows_it(lab: Lab, allow
     job = Job.model_validate(JOB.model_dump(exclude_unset=True) | train)
     if allowed:
         lab.configure(everyone={"reveal": ["matched"]})
-    reply = offered(lab, job.canonical(), "counted")
+    with capture_logs() as lines:
+        reply = offered(lab, job.canonical(), "counted")
     assert reply.accepted == allowed
     assert lab.begun == (["counted"] if allowed else [])
     if not allowed:
         assert (reply.code, reply.reason) == ("E_POLICY", "its policy does not allow the job (kind)")
+        (line,) = [line for line in lines if line["event"] == "job refused"]
+        assert (line["log_level"], "reveal: [matched]" in line["hint"]) == ("info", True)
         with pytest.raises(PolicyError, match="which this node's policy does not allow") as caught:
             lab.jobs.submit(job)
         assert "reveal: [matched]" in caught.value.hint
@@ -227,7 +232,7 @@ def test_jobs_of_one_peer_are_kept_up_to_a_number_ended_ones_included(
         lab.store.update(lab.store.get(name), state="cancelled", finished="2000-01-01T00:00:00+00:00")
     reply = offered(lab, job.canonical(), "third")
     assert (reply.accepted, reply.code, reply.reason) == (False, "E_BUSY", "there are 2 jobs of clinic already")
-    lab.store.prune(days=1, keep=None)
+    lab.store.prune(Retention(jobs_days=1))
     assert offered(lab, job.canonical(), "third").accepted
 
 

@@ -7,6 +7,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
+from datetime import datetime, timedelta, timezone
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from structlog.testing import capture_logs
 
 from vfl_node.alignment.alignment import Alignment, PeerFacts
 from vfl_node.configuration.models import parse
@@ -25,12 +27,14 @@ from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.ledger import Disclosure
 from vfl_node.models import storage
 from vfl_node.node import index
+from vfl_node.node.pruning import HourlyPruning
 from vfl_node.node.record import Record
 from vfl_node.node.states import UNFINISHED
 from vfl_node.node.store import Store
 from vfl_node.process.files import write_whole
 from vfl_node.process.machine import utc_now
 from vfl_node.session.memory import Memory
+from vfl_node.settings.retention import Retention
 from vfl_node.training.prediction.stored import FileTally, StoredPredictor
 from vfl_node.training.predictor import ServiceCount
 from vfl_node.transport.pipe import Traffic
@@ -164,7 +168,7 @@ def test_what_an_earlier_release_kept_without_checksums_is_said_to_be_of_it_and_
     assert caught.value.code == "E_STATE_VERSION"
     store.destroy_secrets(record)  # as whenever the node starts
     assert {path.name for path in folder.path.iterdir()} == {"artefacts", "serving.json", "alignment.safetensors"}
-    assert store.prune(days=None, keep=0, dry=True) == []
+    assert store.prune(Retention(jobs_keep=0), dry=True) == []
     with pytest.raises(StateError, match="kept by an earlier") as caught:
         _ = folder.predictor
     assert caught.value.code == "E_STATE_VERSION"
@@ -437,20 +441,42 @@ def test_jobs_that_have_ended_are_pruned_by_age_and_number(tmp_path: Path) -> No
     resumable = job("failed", finished=long_ago, code="E_DISK_FULL")
     running = job("running", submitted=long_ago)
     newest = job("cancelled", finished=utc_now())
-    assert store.prune(days=1, keep=None, dry=True) == [old.id]
+    assert store.prune(Retention(jobs_days=1), dry=True) == [old.id]
     assert len(store.records()) == 5
-    assert store.prune(days=1, keep=None) == [old.id]
+    assert store.prune(Retention(jobs_days=1)) == [old.id]
     assert not (tmp_path / "jobs" / old.id).exists()
     assert {record.id for record in store.records()} == {served.id, resumable.id, running.id, newest.id}
     assert store.pruned_state(old.id)
     assert not store.pruned_state(newest.id)
-    assert store.prune(days=None, keep=0) == [newest.id]
-    assert store.prune(days=None, keep=0, models=True) == [served.id]
+    assert store.prune(Retention(jobs_keep=0)) == [newest.id]
+    assert store.prune(Retention(models_days=1e5)) == []
+    assert store.prune(Retention(models_days=1), dry=True) == [served.id]
+    assert store.prune(Retention(jobs_keep=0), models=True) == [served.id]
     store.close()
     again = Store(tmp_path)
     assert {record.id for record in again.records()} == {resumable.id, running.id}
     assert again.pruned_state(served.id)
     again.close()
+
+
+def test_a_model_is_named_once_before_it_is_pruned(tmp_path: Path) -> None:
+    store, days_ago = Store(tmp_path), {"old": 31, "soon": 20, "young": 10}
+    jobs: dict[str, str] = {}
+    for name, days in days_ago.items():
+        finished = (datetime.now(timezone.utc) - timedelta(days=days)).isoformat()
+        record = store.update(store.add(JOB, submitter="clinic"), state="done", finished=finished)
+        store.job_folder(record).keep_predictor(StoredPredictor(input="0f" * 32, encoder="e", serving="s"))
+        jobs[name] = record.id
+    kept = HourlyPruning(Retention(), store.prune)
+    every_hour = HourlyPruning(Retention(models_days=30), store.prune)
+    with capture_logs() as logs:
+        kept.run()
+        assert len(store.records()) == 3
+        for _ in range(2):
+            every_hour.run()
+    assert {record.id for record in store.records()} == {jobs["soon"], jobs["young"]}
+    assert [entry["job"] for entry in logs] == [jobs["soon"]]
+    store.close()
 
 
 def test_a_job_at_rest_is_small(tmp_path: Path) -> None:

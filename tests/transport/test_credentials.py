@@ -8,6 +8,7 @@ import contextlib
 import os
 import shutil
 import subprocess
+import tempfile
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from vfl_node.errors import PolicyError, UsageError
 from vfl_node.settings.node import Tls
 from vfl_node.transport.authority import make_authority, make_key_and_request, sign
-from vfl_node.transport.credentials import load_credentials, write_private
+from vfl_node.transport.credentials import load_credentials, read_secret, write_private
 from vfl_node.transport.identity import party_of
 
 NOW = datetime.now(timezone.utc)
@@ -180,6 +181,50 @@ def test_a_key_open_to_others_is_refused(certificates, mode: int, owner: int, gr
         load_credentials(files, name="lab", federation="trial")
     assert caught.value.code == "E_KEY_MODE"
     assert caught.value.hint == f"chmod 600 {files.key}"
+
+
+def modes_accepted(folder: Path, user: int, groups: list[int]) -> set[tuple[int, int, int]]:
+    """(mode, owner, group) of the files of ``folder``, whose names say that, which a process of ``user`` takes as secrets."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        status = 1
+        with contextlib.suppress(BaseException):
+            os.setgroups(groups)
+            os.setgid(user)
+            os.setuid(user)
+            for path in sorted(folder.iterdir()):
+                with contextlib.suppress(UsageError):
+                    read_secret(path)
+                    os.write(writing, f"{path.name}\n".encode())
+            status = 0
+        os._exit(status)
+    os.close(writing)
+    with os.fdopen(reading) as said:
+        names = said.read().split()
+    assert os.waitpid(child, 0)[1] == 0
+    mode, owner, group = zip(*(name.split("-") for name in names), strict=True)
+    return set(zip((int(each, 8) for each in mode), map(int, owner), map(int, group), strict=True))
+
+
+@as_root
+def test_of_all_modes_and_owners_those_are_accepted_that_nobody_else_can_read(tmp_path: Path) -> None:
+    """As in a container: an ordinary user, with the group of the secrets (Kubernetes: fsGroup) beside its own."""
+    user, given, foreign = 10_001, 20_001, 30_001
+    modes = [0o400, 0o600, 0o440, 0o640, 0o460, 0o660, 0o450, 0o404, 0o444, 0o604, 0o644, 0o402]
+    with tempfile.TemporaryDirectory(dir="/tmp") as name:  # a folder of pytest is root's alone
+        folder = Path(name)
+        folder.chmod(0o755)
+        for mode in modes:
+            for owner in (user, 0, foreign):
+                for group in (given, foreign):
+                    path = folder / f"{mode:04o}-{owner}-{group}"
+                    path.write_bytes(b"secret")
+                    os.chown(path, owner, group)
+                    path.chmod(mode)
+        accepted = modes_accepted(folder, user, [given])
+    own = {(mode, user, group) for mode in (0o400, 0o600) for group in (given, foreign)}
+    assert accepted == own | {(mode, 0, given) for mode in (0o440, 0o640)}
 
 
 def test_a_missing_file_is_named(certificates) -> None:

@@ -87,7 +87,8 @@ def test_a_refusal_and_what_is_taken_back_are_said_at_the_other_node(nodes: OwnA
     nodes.wait_until(lambda: states("lab") == ["refused"])
     second = ask()
     nodes.wait_until(lambda: states("clinic") == ["asked"])
-    assert "is withdrawn" in ledger(nodes, "lab", "refuse", second).stdout
+    assert "is taken back" in ledger(nodes, "lab", "refuse", second).stdout
+    nodes.wait_until(lambda: states("lab") == ["withdrawn"])
     nodes.wait_until(lambda: states("clinic") == ["withdrawn"])
     assert len(agreed(nodes, "clinic")) == 1
     assert peer("lab") == "clinic"

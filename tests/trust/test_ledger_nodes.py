@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
+import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,9 @@ from typing import Any
 import pytest
 
 from tests.node.nodes import command
+from tests.trust.test_new_authority_nodes import LONG
 from tests.trust.test_two_nodes import OwnAuthorities
+from vfl_node.node.backup import last_backup
 
 JOB = "align: {protocol: psi}\n"
 HIDDEN = "align: {protocol: psu}\ntrain: {epochs: 1, bottom: [4], active_bottom: [4], top: [4]}\n"
@@ -114,13 +118,34 @@ def test_a_changed_byte_is_named_with_entry_and_partner(nodes: OwnAuthorities) -
 
 
 def test_a_restored_backup_is_older_at_both_until_its_owner_accepts_that(nodes: OwnAuthorities, tmp_path: Path) -> None:
-    state = nodes.folder / "lab" / "state" / "partners"
-    shutil.copytree(state, tmp_path / "yesterday")
+    """It is made while a job trains, and that does not stop the job."""
+    backup, state = tmp_path / "yesterday.tar", nodes.folder / "lab" / "state"
+    asked = nodes.submit(LONG)
+    nodes.wait_until(lambda: nodes.in_training("lab", asked))
+    made = command("backup", str(backup), "--config", nodes.config("lab"))
+    assert (made.returncode, "ledgers with clinic" in made.stdout) == (0, True), made.stderr
+    step = nodes.view("lab", asked)["done"]
+    nodes.wait_until(lambda: nodes.view("lab", asked)["done"] != step)
+    nodes.client("clinic").cancel(asked)
+    verified = command("backup", "verify", str(backup))
+    assert (verified.returncode, "entries are as they were written" in verified.stdout) == (0, True), verified.stderr
+    assert seeds(backup) == []
+    refused = command("restore", str(backup), "--config", nodes.config("lab"))
+    assert (refused.returncode, "E_EXISTS" in refused.stderr) == (2, True)  # that state is not empty
     run(nodes)
     nodes.kill("lab")
-    shutil.rmtree(state)
-    shutil.copytree(tmp_path / "yesterday", state)
+    policy, peers = nodes.folder / "lab" / "policy.yaml", nodes.folder / "lab" / "peers"
+    before = {path: path.read_bytes() for path in (policy, *peers.iterdir())}
+    for path in (state, peers):
+        shutil.rmtree(path)
+    policy.unlink()
+    restored = command("restore", str(backup), "--config", nodes.config("lab"))
+    assert (restored.returncode, asked in restored.stdout) == (0, True), restored.stderr
+    assert {path: path.read_bytes() for path in before} == before
+    assert last_backup(state)
     restart(nodes, "lab")
+    assert nodes.view("lab", asked)["error"]["code"] == "E_RESTORED"
+    assert "restored from a backup" in ledger(nodes, "lab").stdout
     for _ in range(2):
         job_id = nodes.submit(JOB)
         views = [nodes.end(name, job_id) for name in nodes.roles]
@@ -141,6 +166,14 @@ def test_a_restored_backup_is_older_at_both_until_its_owner_accepts_that(nodes: 
     assert [entry["kind"] for entry in entries(nodes, "clinic")].count("peer-loss") == 1
     for name in nodes.roles:
         assert ledger(nodes, name, "--verify").returncode == 0
+
+
+def seeds(backup: Path) -> list[str]:
+    """The names of files of a backup that are secrets of a job under way, or keys."""
+    with tarfile.open(backup) as archive:
+        names = archive.getnames()
+    assert "jobs.sqlite" in names
+    return [name for name in names if re.search(r"seed|pins|checkpoint|lists|key|crt$", name.removesuffix("clinic.crt"))]
 
 
 def test_a_ledger_with_nobody_and_a_strange_folder(nodes: OwnAuthorities, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What may happen to two paired nodes that run: answers that are said again, text that acts, clocks that are wrong."""
+"""Threats to two paired nodes that run: guesses, rogue partners, answers that are said again, text that acts, wrong clocks."""
 
 from __future__ import annotations
 
@@ -19,10 +19,16 @@ from typing import Any
 import pytest
 
 from tests.node.nodes import Child, command
-from tests.trust import harmful_node
+from tests.trust import harmful_node, rogue
+from tests.trust.nodes import Host, failure, join
+from tests.trust.parties import Party
 from tests.trust.test_consent_nodes import JOB, both_done, envelopes
+from tests.trust.test_kept import WORDS
 from tests.trust.test_two_nodes import OwnAuthorities
-from vfl_node.errors import UsageError
+from vfl_node.errors import PeerError, UsageError
+from vfl_node.settings.reading import load_settings
+from vfl_node.trust import pending
+from vfl_node.trust.invites import TRIES, parse_code
 
 
 @pytest.fixture(scope="module")
@@ -105,6 +111,102 @@ def test_an_answer_to_one_job_is_none_to_another(nodes: OwnAuthorities, forge: A
     assert code in (view["error"]["code"], view["error"]["message"].rpartition("(")[2].rstrip(")")), view["error"]
     assert nodes.view("lab", job_id).get("state") in (None, "failed")
     assert not (nodes.job_folder("lab", job_id) / "artefacts").exists()
+
+
+def test_wrong_guesses_of_a_stranger_end_an_invite_and_the_node_serves_on(nodes: OwnAuthorities, bank: Party) -> None:
+    clinic, address = nodes.client("clinic"), nodes.running("clinic")["listen"]
+    since = clinic.health()["peers"]["lab"]["since"]
+    code = parse_code(clinic.invite(5, "")["code"])
+    for left in range(TRIES)[::-1]:
+        assert failure(bank, address, bytes([code[0] ^ 1 + left]) + code[1:]) == "E_INVITE"
+        assert clinic.invite_status() == {"left": left, "met": ""}
+    assert failure(bank, address, code) == "E_INVITE"  # the right one, and too late
+    said = [json.loads(line) for line in nodes.log("clinic").splitlines() if "a guest did not pair" in line]
+    assert [(line["code"], line["left"]) for line in said] == [("E_INVITE", left) for left in range(TRIES)[::-1]]
+    assert all(re.fullmatch(r"ipv4:127\.0\.0\.1:\d+", line["caller"]) and line["caller"] != f"ipv4:{address}" for line in said)
+    both_done(nodes, nodes.submit(JOB))
+    assert clinic.health()["peers"]["lab"]["since"] == since
+    later = parse_code(clinic.invite(5, "")["code"])
+    assert failure(bank, address, code) == "E_INVITE"
+    assert join(bank, address, later).card.card.name == "clinic"  # control: one guess ends none
+    assert clinic.invite_status() == {"left": 0, "met": "bank"}
+
+
+@pytest.fixture
+def admit(nodes: OwnAuthorities) -> Iterator[Callable[..., None]]:
+    """Has the clinic take up a party of this process, at an address if it has one, until the test ends."""
+    admitted: list[str] = []
+
+    def take_up(party: Party, role: Any = "passive", address: str | None = None) -> None:
+        settings = load_settings(nodes.config("clinic"))
+        pending.accept(settings, pending.keep(settings, party.card, address, role, WORDS))
+        nodes.client("clinic").admit(party.name)
+        admitted.append(party.name)
+
+    yield take_up
+    for name in admitted:
+        nodes.client("clinic").revoke(name, "")
+
+
+def test_a_partners_authority_names_no_other_party_who_calls_or_is_called(
+    nodes: OwnAuthorities, bank: Party, admit: Callable[..., None], tmp_path: Path
+) -> None:
+    """Control: what the bank has signed for its own name is taken, and differs in nothing else."""
+    shown = {name: rogue.show(bank, name, tmp_path, nodes.folder / "clinic") for name in ("lab", "notary", "bank")}
+    servers = {name: Host(shown[name]) for name in ("notary", "bank")}
+    for server in servers.values():
+        server.known.add("clinic")
+    try:
+        admit(bank, "passive", servers["bank"].address)  # from now on its authority is trusted, for the bank
+        admit(Party("notary", tmp_path / "notary"), "coordinator", servers["notary"].address)
+        nodes.wait_until(lambda: nodes.client("clinic").health()["peers"]["notary"]["cause"] and servers["bank"].took)
+        assert "not signed by an authority that this node trusts" in nodes.client("clinic").health()["peers"]["notary"]["cause"]
+        assert (servers["notary"].took, set(servers["bank"].took)) == ([], {"clinic"})
+    finally:
+        for server in servers.values():
+            server.stop()
+    for name in ("lab", "notary"):
+        with pytest.raises(PeerError, match=f"{name} is not signed by the authority that clinic has for {name}") as caught:
+            rogue.Talk(shown[name], nodes.running("clinic")["listen"])
+        assert caught.value.code == "E_IDENTITY"
+    rogue.Talk(shown["bank"], nodes.running("clinic")["listen"]).close()
+
+
+@pytest.fixture
+def limits(nodes: OwnAuthorities) -> Iterator[Callable[..., Any]]:
+    """Gives the clinic's policy other limits for everyone, until the test ends."""
+    clinic, before = nodes.client("clinic"), (nodes.folder / "clinic" / "policy.yaml").read_text()
+    yield lambda **everyone: clinic.apply_policy(json.dumps({"everyone": everyone}))
+    clinic.apply_policy(before)
+
+
+@pytest.mark.parametrize(
+    ("listed", "exchanged", "code"), [([], False, "E_POLICY"), (["notary"], True, "E_CONSENT"), (["notary"], False, "")]
+)
+def test_a_coordinator_that_is_not_listed_or_has_other_keys_is_refused_and_nothing_told(
+    nodes: OwnAuthorities, bank: Party, admit: Any, limits: Any, tmp_path: Path, listed: list[str], exchanged: bool, code: str
+) -> None:
+    """The bank, which submits the job, hears all that the clinic says. Control: the clinic's owner is asked."""
+    notary, address, job_id = Party("notary", tmp_path / "notary"), nodes.running("clinic")["listen"], f"rogue-{len(code)}"
+    admit(notary, "coordinator")
+    admit(bank)
+    limits(coordinators=listed)
+    own = rogue.show(bank, "bank", tmp_path, nodes.folder / "clinic")
+    talk = rogue.Talk(own, address)
+    coordinator = Party("notary", tmp_path / "other") if exchanged else notary
+    (answer,) = talk.hear(rogue.offer(bank, job_id, nodes.folder / "clinic", coordinator))
+    reply = answer.offer_reply
+    assert (reply.accepted, reply.code) == (not code, code), reply
+    if code:
+        assert {field.name for field, _ in reply.ListFields()} == {"job_id", "code", "reason"}  # no size, and nothing else
+        assert nodes.view("clinic", job_id) == {}
+        with pytest.raises(PeerError) as caught:
+            rogue.dial(own, address).converse(job_id)
+        assert caught.value.code == "E_NOT_WAITING"
+    else:
+        assert nodes.view("clinic", job_id)["state"] == "asked"
+        nodes.client("clinic").refuse(job_id, "purpose")
+    talk.close()
 
 
 DAY_S = 24 * 3600

@@ -1,7 +1,7 @@
 """The command line: ``vfl-node``.
 
 Exit status: 0 success, 1 a job or node failed, 2 bad usage (command, job file, settings),
-3 a record was changed (audit-log --verify, ledger --verify), 130 interrupted.
+3 a record was changed (audit-log --verify, ledger --verify, backup verify), 130 interrupted.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from vfl_node.cli import (  # noqa: F401 - they register
     asks,
     audit,
     audit_log,
+    audit_wire,
+    backup,
     budget,
     check,
     compare,
@@ -46,9 +48,9 @@ def main() -> NoReturn:
     for stream in (sys.stdout, sys.stderr):  # names of columns may have letters that a terminal's encoding lacks
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-    configure_logs()
     warnings.showwarning = _show_warning
     try:
+        configure_logs()
         status = app(standalone_mode=False)
     except VflError as error:
         err.print(f"error: {error}")

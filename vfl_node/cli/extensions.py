@@ -61,7 +61,8 @@ def approve(
     """Say yes to a request of a partner; or, as a second person, to one of your own node."""
     said = client_at(config, node, token_file).answer_extension(request_id, "approve")
     if said["state"] == "agreed":
-        out.print(f"both owners have agreed on {said['more']:g} more of {said['budget']} until {said['until']}")
+        what = f"{said['more']:g} more of {said['budget']} until {said['until']}"
+        out.print(f"agreed: {what}. It counts here now, and at {said['partner']} once its node has heard it")
     elif said["state"] == "asked" and said["side"] == "ours":
         out.print(f"request {request_id}: the owner of {said['partner']} must say yes")
     else:
@@ -74,7 +75,8 @@ def refuse(
 ) -> None:
     """Refuse a request of a partner, or take one of your own back."""
     said = client_at(config, node, token_file).answer_extension(request_id, "refuse")
-    out.print(f"request {request_id} is {said['state']}")
+    heard = f", once {said['partner']} has heard it" if said["state"] == "withdrawing" else ""
+    out.print(f"request {request_id} is {'taken back' if said['side'] == 'ours' else said['state']}{heard}")
 
 
 def describe(each: Mapping[str, Any]) -> str:

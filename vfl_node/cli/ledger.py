@@ -41,11 +41,14 @@ def ledger(
 ) -> None:
     """Show what was counted, told and agreed with each partner over all jobs, or verify it. The node may be running."""
     if context.invoked_subcommand:
+        if config is not None:
+            hint = f"vfl-node ledger {context.invoked_subcommand} … --config FILE"
+            raise UsageError("--config comes after the command", hint=hint)
         return
     from vfl_node.node import ledgers
 
     if folder is not None and verify:
-        _verify(ledgers.verify_exported(folder))
+        show_verdicts(ledgers.verify_exported(folder))
         return
     if config is None:
         raise UsageError("name the node", hint="--config FILE; or, for a folder that --export wrote, --verify --folder FOLDER")
@@ -61,7 +64,7 @@ def ledger(
         raise UsageError(f"{settings.name} has no ledger with {partner}", code="E_UNKNOWN_PEER", hint=hint)
     chosen = [partner] if partner else met
     if verify:
-        _verify((name, ledgers.verify_own(settings, name)) for name in chosen)
+        show_verdicts((name, ledgers.verify_own(settings, name)) for name in chosen)
     elif export is not None:
         ledgers.export(settings, chosen, export)
         err.print(f"{len(chosen)} ledgers are in {export}; README.txt there says how to verify them")
@@ -101,7 +104,7 @@ def _print(lane: dict[str, Any]) -> None:
     print_table(table)
 
 
-def _verify(verdicts: Iterator[tuple[str, LaneVerdict]]) -> None:
+def show_verdicts(verdicts: Iterator[tuple[str, LaneVerdict]]) -> None:
     """Say whether each ledger is whole. Raises Exit with status 3 if one is not."""
     whole = True
     for name, verdict in verdicts:

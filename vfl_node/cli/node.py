@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import closing
 from pathlib import Path
-from typing import Annotated, Any, Optional
+from typing import Annotated, Optional
 
 import typer
 
 from vfl_node.cli.shared import ConfigOption, RoleName, app, client_of, err, out
 from vfl_node.errors import UsageError
+from vfl_node.settings.node import Settings
 from vfl_node.settings.reading import load_settings
+from vfl_node.settings.retention import NOTICE_DAYS, Retention
 from vfl_node.version import VERSION
 
 
@@ -22,18 +25,16 @@ def service(
     config: ConfigOption = None,
     version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
 ) -> None:
-    """Run a node until it is stopped: vfl-node --role active --config clinic.yaml."""
+    """Run a node until it is stopped: vfl-node --config clinic.yaml. With --role its settings must name that role."""
     if version:
         print(VERSION)  # noqa: T201
         raise typer.Exit
     if context.invoked_subcommand:
         return
-    if role is None or config is None:
-        raise UsageError(
-            "name what to do", hint="vfl-node --role active --config FILE runs a node; vfl-node --help lists the rest"
-        )
+    if config is None:
+        raise UsageError("name what to do", hint="vfl-node --config FILE runs a node; vfl-node --help lists the rest")
     settings = load_settings(config)
-    if settings.role != role.value:
+    if role is not None and settings.role != role.value:
         raise UsageError(
             f"{config} says role: {settings.role}, the command says --role {role.value}", hint="they must agree", code="E_ROLE"
         )
@@ -119,31 +120,38 @@ def prune(
     config: Annotated[Path, typer.Option(help="The node's configuration file.")],
     days: Annotated[Optional[float], typer.Option(min=0, help="Remove jobs that ended more days ago than this.")] = None,  # noqa: UP045
     keep: Annotated[Optional[int], typer.Option(min=0, help="Remove all but this number of the newest jobs.")] = None,  # noqa: UP045
-    models: Annotated[bool, typer.Option("--models", help="Also remove jobs whose model is kept for predictions.")] = False,
+    models_days: Annotated[
+        Optional[float],  # noqa: UP045
+        typer.Option(min=0, help="Remove jobs whose model is kept for predictions and that ended more days ago than this."),
+    ] = None,
+    models: Annotated[bool, typer.Option("--models", help="Treat those jobs like all others.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list the jobs.")] = False,
 ) -> None:
-    """Remove jobs that have ended, with their reports and models. The node may be running."""
+    """Remove jobs that have ended, with reports and models; without limits, as retention says. The node may be running."""
     settings = load_settings(config)
-    if days is None and keep is None:
-        days, keep = settings.keep_days, settings.keep_jobs
-    if days is None and keep is None:
-        raise UsageError("say what to remove", hint="--days, --keep, or keep_days and keep_jobs in the configuration")
-    criteria: dict[str, Any] = {"days": days, "keep": keep, "models": models, "dry": dry_run}
-    try:
-        removed = client_of(settings).prune(**criteria)
-    except UsageError as error:
-        if error.code != "E_NOT_RUNNING":
-            raise
-        from vfl_node.node.store import Store
-
-        store = Store(settings.state_dir)
-        try:
-            removed = store.prune(**criteria)
-        finally:
-            store.close()
+    limits = Retention(jobs_days=days, jobs_keep=keep, models_days=models_days)
+    if limits == Retention() and (limits := settings.retention) == Retention():
+        raise UsageError("say what to remove", hint="--days, --keep, --models-days, or retention in the configuration")
+    removed = _prune(settings, limits, models=models, dry=dry_run)
     for job_id in removed:
         out.print(job_id)
     err.print(f"{len(removed)} jobs {'would be ' if dry_run else ''}removed")
+    for job_id in _prune(settings, limits.models_soon, models=False, dry=True) if dry_run and limits.models_soon else ():
+        if job_id not in removed:
+            err.print(f"{job_id}: its model, kept for predictions, would be removed within {NOTICE_DAYS} days")
+
+
+def _prune(settings: Settings, limits: Retention, *, models: bool, dry: bool) -> list[str]:
+    """Prune at the running node; without one, in its state folder."""
+    try:
+        return client_of(settings).prune(limits, models=models, dry=dry)
+    except UsageError as error:
+        if error.code != "E_NOT_RUNNING":
+            raise
+    from vfl_node.node.store import Store
+
+    with closing(Store(settings.state_dir)) as store:
+        return store.prune(limits, models=models, dry=dry)
 
 
 @app.command("accept-loss")

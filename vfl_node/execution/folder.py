@@ -273,7 +273,9 @@ class JobFolder(JobOutcome):
     def destroy_secrets(self) -> None:
         """Remove everything but the artefacts, and what predictions need: seed, pins, checkpoints, alignment as a rule."""
         failpoints.reach("forget")
-        remaining = {self.artefacts} | ({self._predictor, self._alignment, self.shown} if self._predictor.exists() else set())
+        remaining = {self.artefacts, self.wire} | (
+            {self._predictor, self._alignment, self.shown} if self._predictor.exists() else set()
+        )
         if (self.path / _EARLIER_PREDICTOR).exists():
             remaining |= {self.path / _EARLIER_PREDICTOR, self.path / "alignment.safetensors"}
         if self.trial.transcript:

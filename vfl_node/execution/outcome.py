@@ -41,6 +41,11 @@ class JobOutcome:
         return self.path / "artefacts"
 
     @property
+    def wire(self) -> Path:
+        """What was seen of its messages, where the owner looks through them; it stays like the artefacts."""
+        return self.path / "wire.json"
+
+    @property
     def sealed(self) -> bool:
         """Whether this party's report and model are written (their checksums come last)."""
         return (self.artefacts / SUMS).exists()

@@ -31,7 +31,7 @@ SET_BY_A_TRIAL: Mapping[str, str] = (
         ("federation", "listen", "http", "http_tls", "http_plain", "webhook", "tls", "insecure_loopback"), _CONNECTED
     )
     | dict.fromkeys(("peers", "peers_dir", "accept_jobs_from"), _CONNECTED)
-    | dict.fromkeys(("state_dir", "jobs_at_once", "queue", "keep_days", "keep_jobs", "quarantine_after"), _ONE_JOB)
+    | dict.fromkeys(("state_dir", "jobs_at_once", "queue", "retention", "keep_days", "keep_jobs", "quarantine_after"), _ONE_JOB)
     | dict.fromkeys(("peer_wait_s", "stall_s"), "the parties of a trial begin and end together")
     | dict.fromkeys(("threads", "group_threads"), "--threads sets it for all parties")
 )

@@ -7,9 +7,13 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
+import structlog
+
 from vfl_node.errors import PeerError, PeerLost, PolicyError
 from vfl_node.transport.dialer import Dialer
 from vfl_node.transport.streams import StreamPipe
+
+log = structlog.get_logger()
 
 CONNECT_S = 5.0
 """How long a call may take to be answered."""
@@ -70,7 +74,10 @@ class Calls:
                 waiting.check()
                 pipe, cause = self._try(peer, job_id, key, waiting)
                 if pipe is not None:
+                    log.debug("conversation begins", job=job_id, peer=peer, tries=tries)
                     return pipe
+                if cause:
+                    log.debug("no conversation yet", job=job_id, peer=peer, cause=cause.removeprefix(": "))
                 if time.monotonic() > deadline:
                     raise PeerLost(
                         f"no conversation with {self._describe(peer)}{cause}",

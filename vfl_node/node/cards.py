@@ -38,15 +38,15 @@ class Cards:
         self._settings, self._roster = settings, roster
         self._shown = self._own()
 
-    def show(self, peer: str = "") -> Notice | None:
-        """What tells any peer this party's card; None where this party has none, or it cannot be used now."""
+    def show(self, peer: str) -> list[Notice]:
+        """What tells a peer this party's card; nothing where this party has none, or it cannot be used now."""
         self._shown = self._own()
-        return Notice(card=CardShown(envelope=self._shown.envelope)) if self._shown else None
+        return [Notice(card=CardShown(envelope=self._shown.envelope))] if self._shown else []
 
-    def show_changed(self) -> Notice | None:
-        """The same if the card says something else than when it was last shown; None otherwise."""
+    def show_changed(self) -> list[Notice]:
+        """The same for all peers if the card says something else than when it was last shown; nothing otherwise."""
         before, now = self._shown, self._own()
-        return self.show() if now and not (before and now.says_what(before)) else None
+        return self.show("") if now and not (before and now.says_what(before)) else []
 
     def hear(self, peer: str, shown: CardShown) -> Notice | None:
         """Take the card that ``peer`` shows; returns an answer where it cannot be taken."""

@@ -18,6 +18,7 @@ from vfl_node.node.running import OWNERS_SOCKET, running
 from vfl_node.node.states import STANDING
 from vfl_node.process.files import short_name
 from vfl_node.settings.node import Settings
+from vfl_node.settings.retention import Retention
 
 ANSWER_S = 10.0
 """How long a node may take to answer anything but a request to predict."""
@@ -144,9 +145,10 @@ class Client:
         """Go on with a job whose peer was lost."""
         return self._call("POST", f"{_job_path(job_id)}/resume")
 
-    def prune(self, *, days: float | None, keep: int | None, models: bool, dry: bool) -> list[str]:
+    def prune(self, limits: Retention, *, models: bool, dry: bool) -> list[str]:
         """Remove jobs that have ended; their ids (:meth:`vfl_node.node.store.Store.prune`)."""
-        asked = {"days": days, "keep": keep, "models": models or None, "dry": dry or None}
+        asked = {"days": limits.jobs_days, "keep": limits.jobs_keep, "models_days": limits.models_days}
+        asked |= {"models": models or None, "dry": dry or None}
         query = urlencode({name: value for name, value in asked.items() if value is not None})
         return self._call("POST", f"/api/prune?{query}")["jobs"]
 

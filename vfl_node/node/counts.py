@@ -9,6 +9,7 @@ All of it stands in the partner's lane (:mod:`vfl_node.trust.lanes`), as lines o
     loss                    the owner has accepted that entries are lost
     forget                  the owner has begun a new count of what is spent
     import                  what earlier versions had counted in files
+    restore                 a backup was restored: what jobs had set aside in it counts, whether or not they used it
 """
 
 from __future__ import annotations
@@ -87,8 +88,9 @@ class PartnerCounts:
     def extended(self, budget: str, limit: Any) -> Any:
         """A limit of the policy, and what both owners have agreed on beyond it that has not ended. Raises StateError."""
         self._refresh()
-        agreed = (entry.body for entry in self.lane.list(EXTEND) if self._now[: len("2027-01-31")] <= entry.body["until"])
-        return raise_total(limit, sum(each["more"] for each in agreed if each["budget"] == budget))
+        today = self._now[: len("2027-01-31")]
+        agreed = {each["id"]: each for each in (entry.body for entry in self.lane.list(EXTEND)) if today <= each["until"]}
+        return raise_total(limit, sum(each["more"] for each in agreed.values() if each["budget"] == budget))
 
     def check(self, what: Counted) -> None:
         """Raise what :meth:`count` would, and count nothing."""
@@ -143,6 +145,17 @@ class PartnerCounts:
             left = {kind: list(self._set_aside(kind, job_id)) for kind in self._kinds}
             if left := {kind: lines for kind, lines in left.items() if lines}:
                 self._add("release", left, job=job_id)
+
+    def note_restore(self, at: str) -> None:
+        """Write down that a backup was restored which was made ``at`` this time. What jobs had set aside counts from now on.
+
+        Raises:
+            StateError: as :meth:`usage`.
+        """
+        with self._alone():
+            self._refresh()
+            aside = {kind: list(self._set_aside(kind)) for kind in self._kinds}
+            self._add("restore", {kind: lines for kind, lines in aside.items() if lines}, backup=at)
 
     @property
     def reserving(self) -> set[str]:

@@ -76,10 +76,12 @@ class Ending:
         A wish to end it goes first, and one to pause it for a cause of its own, which often is what broke it off.
         """
         outcome, wish = self._outcome, self._stop.wish
-        if wish and wish.code != Paused.default_code:
+        if wish and not isinstance(wish, Paused):
             failure = wish
         if outcome.confirmed or (failure.code == JOB_DONE and outcome.whole):
             return "done", None
+        if wish and wish.code != Paused.default_code:
+            failure = wish
         if isinstance(failure, Paused):
             return "paused", failure if failure.code != Paused.default_code else None
         if failure.code == Cancelled.default_code:

@@ -103,6 +103,9 @@ def describe(entry: LaneEntry, peer: str) -> str:
             return f"the owner has accepted that the ledger of {peer} begins anew, after {body['entries']} entries"
         case "import":
             return f"counted by an earlier version: {amounts}"
+        case "restore":
+            counted = f"; jobs under way had set aside, and now count: {amounts}" if amounts else ""
+            return f"this node was restored from a backup of {body['backup'][:16]}{counted}"
         case "forget":
             return "the owner has begun a new count of ε"
         case "key":

@@ -49,16 +49,17 @@ class Membership:
 
         Raises:
             UsageError: this node was not paired with it (``E_UNKNOWN_PEER``).
+            Paused: this node is stopping.
         """
         check_paired(self._settings, name)
         told = f"{self._settings.name} has revoked {name}" + (f": {given}" if (given := peer_text(reason, MOST_REASON)) else "")
         error = PolicyError(f"{name} was revoked", code="E_REVOKED", hint="pair with it again", for_peer=told)
-        paused = self._works.pause_with(name, error)  # before anything goes that they need
+        with self._works.beginning():  # nothing with it begins between the two, and nothing after them
+            paused = self._works.pause_with(name, error)
+            self._roster.dismiss(name)
         try:
             forget(self._settings, name)
         finally:  # a disk that refuses must not keep the peer connected
-            self._roster.dismiss(name)
-            paused += [job_id for job_id in self._works.pause_with(name, error) if job_id not in paused]
             self._peers.dismiss(name, error)
             log.warning("peer revoked", peer=name, paused=len(paused))
         return paused

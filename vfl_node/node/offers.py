@@ -58,6 +58,7 @@ class Offers:
                 self._hear_cancel(peer, notice.cancel)
             return None
         offer = notice.offer
+        log.debug("offer heard", job=peer_text(offer.job_id, 63), peer=peer, ready=offer.ready)
         try:
             state = self._accept(peer, offer).state
             work = self._works.get(offer.job_id)
@@ -79,7 +80,9 @@ class Offers:
                 reply.cards.extend(consents.cards_for(peer))
         except VflError as error:
             if self._refusals.setdefault(peer, Seldom()).lets((offer.job_id, error.code)):
-                log.warning("job refused", job=peer_text(offer.job_id, 63), peer=peer, code=error.code, reason=error.message)
+                say = log.info if error.for_peer.startswith(SILENT) else log.warning  # a rule of this owner is no fault
+                said = {"code": error.code, "reason": error.message, "hint": error.hint}
+                say("job refused", job=peer_text(offer.job_id, 63), peer=peer, **said)
             code, reason = self._tell(error)
             cards = list_newer(self._settings, peer, offer.manifest) if error.code == "E_CONSENT" else ()
             reply = OfferReply(job_id=offer.job_id, accepted=False, code=code, reason=reason, cards=cards)
@@ -228,10 +231,13 @@ class Offers:
             if (record.state, record.code) == ("cancelled", REFUSED):
                 for_peer, code = record.message or for_peer, REFUSED
             raise PeerError(f"job {record.id} has already ended here ({record.state})", code=code, for_peer=for_peer)
-        try:
-            self._works.resume(record.id, by_owner=False)
-        except PolicyError as busy:
-            raise GaveWay(busy.message, for_peer=busy.for_peer) from None
+        with self._works.beginning():
+            if peer not in self._settings.connected:  # it was revoked while it asked
+                raise PolicyError(f"{peer} is no peer any more", code="E_REVOKED", for_peer="it is no peer there any more")
+            try:
+                self._works.resume(record.id, by_owner=False)
+            except PolicyError as busy:
+                raise GaveWay(busy.message, for_peer=busy.for_peer) from None
 
 
 @contextmanager

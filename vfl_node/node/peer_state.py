@@ -60,6 +60,13 @@ class Echoes:
         return 1000 * min(self._took) if self._took else None
 
 
+NO_LINK: dict[str, object] = {
+    **dict.fromkeys(("address", "online", "since", "version", "round_trip_ms", "certificate_days", "clock_ahead_s")),
+    "cause": "",
+}
+"""The status of a relayed peer."""
+
+
 @dataclass
 class PeerState:
     """The state of one peer. Whoever uses it holds the lock of all of them, except to read ``link``.

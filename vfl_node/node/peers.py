@@ -16,7 +16,7 @@ from vfl_node.errors import PeerLost, PolicyError, ProtocolError, VflError, peer
 from vfl_node.node.calls import CONNECT_S, Calls, Waiting
 from vfl_node.node.certificates import CertificateWatch
 from vfl_node.node.dialling import Dialling
-from vfl_node.node.peer_state import PeerState, PeerStates, clock_ahead, greeting, mistake_in, parting_error
+from vfl_node.node.peer_state import NO_LINK, PeerState, PeerStates, clock_ahead, greeting, mistake_in, parting_error
 from vfl_node.node.probed import Probed
 from vfl_node.node.pulse import Beats
 from vfl_node.node.questions import Questions
@@ -36,12 +36,6 @@ log = structlog.get_logger()
 BEAT_S = 5.0
 """How often a node tells each peer over its link whether it makes progress."""
 
-NO_LINK: dict[str, object] = {
-    **dict.fromkeys(("address", "online", "since", "version", "round_trip_ms", "certificate_days", "clock_ahead_s")),
-    "cause": "",
-}
-"""The status of a relayed peer."""
-
 SILENCE_S = 15.0
 """A link without a word for this long is dead: the peer's process hangs, or its machine is gone."""
 
@@ -60,6 +54,7 @@ class Peers:
 
     Attributes:
         on_up: called with the peer whenever its link comes up.
+        news: what all peers hear, asked whenever the certificates were looked at.
         steps: as an argument of :class:`vfl_node.node.pulse.Beats`.
     """
 
@@ -74,6 +69,7 @@ class Peers:
         voices: Sequence[Voice] = (),
     ) -> None:
         self.on_up: Callable[[str], None] = lambda peer: None
+        self.news: Callable[[], Sequence[Notice]] = tuple
         self.steps: Callable[[str], Mapping[str, int]] = lambda peer: {}
         self._settings, self._on_notice = settings, on_notice
         self._recorder, self._voices = recorder, Voices(voices)
@@ -99,7 +95,7 @@ class Peers:
                 self._disconnect,
                 self._cut,
                 renew=Renewal(settings).renew_if_due,
-                looked=self._show_changed,
+                looked=self._tell_news,
             )
             if credentials
             else None
@@ -317,9 +313,7 @@ class Peers:
 
     def _handle(self, peer: str, link: LinkStream, notice: Notice) -> None:
         kind = notice.WhichOneof("body")
-        if kind == "offer_reply":
-            self._asking.hear(peer, notice)
-        elif kind == "beat":
+        if kind == "beat":
             with self._changed:
                 self._states[peer].beat(progressed=notice.beat.progressed)
         elif kind == "echo":
@@ -327,14 +321,16 @@ class Peers:
                 self._send(peer, link, Notice(echo=answer))
         elif notice.parting:
             raise parting_error(peer, notice)
+        elif kind == "offer_reply":
+            self._asking.hear(peer, notice)
         else:
             hear = self._on_notice if kind in ("offer", "cancel") else self._voices.hear
             self._send(peer, link, hear(peer, notice))
 
-    def _show_changed(self) -> None:
-        for news in self._voices.show_changed():
+    def _tell_news(self) -> None:
+        for notice in self.news():
             for peer in list(self._states):
-                self.tell(peer, news)
+                self.tell(peer, notice)
 
     def _send(self, peer: str, link: LinkStream, notice: Notice | None) -> None:
         if notice is not None:

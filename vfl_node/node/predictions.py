@@ -62,7 +62,7 @@ def trained_with(store: Store, job: Job, own: str) -> Job | None:
             f"this node has coordinated no job {model} to its end, or has pruned it",
             code="E_NO_MODEL",
             hint="ask by a model that was trained with this coordinator, or train again; a coordinator keeps its jobs as long "
-            "as keep_days and keep_jobs say",
+            "as retention says",
             for_peer="it does not remember the training of that model",
         )
     return record.job

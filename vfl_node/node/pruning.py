@@ -1,34 +1,65 @@
-"""Which jobs are pruned."""
+"""Which jobs are pruned, and when."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 
+import structlog
+
 from vfl_node.execution.folder import JobFolder
 from vfl_node.node.record import Record
+from vfl_node.settings.retention import NOTICE_DAYS, Retention
+
+log = structlog.get_logger()
 
 
-def choose(records: Sequence[Record], folders: Path, *, days: float | None, keep: int | None, models: bool) -> list[Record]:
+class HourlyPruning:
+    """What a running node does every hour.
+
+    Args:
+        limits: of this owner.
+        prune: as :meth:`vfl_node.node.works.Works.prune`.
+    """
+
+    def __init__(self, limits: Retention, prune: Callable[..., list[str]]) -> None:
+        self._limits, self._prune = limits, prune
+        self._named: set[str] = set()
+
+    def run(self) -> None:
+        """Prune what is beyond the limits, and name models that soon will be, each once. Raises StateError."""
+        if self._limits != Retention():
+            self._prune(self._limits, models=False, dry=False)
+        if not (soon := self._limits.models_soon):
+            return
+        for job_id in self._prune(soon, models=False, dry=True):
+            if job_id not in self._named:
+                self._named.add(job_id)
+                log.warning("a model kept for predictions will be pruned", job=job_id, within_days=NOTICE_DAYS)
+
+
+def choose(records: Sequence[Record], folders: Path, limits: Retention, *, models: bool) -> list[Record]:
     """The jobs that :meth:`vfl_node.node.store.Store.prune` removes.
 
     Args:
         records: all jobs, newest first.
         folders: where the folders of jobs lie.
-        days: as there.
-        keep: as there.
+        limits: as there.
         models: as there.
     """
     needed = {record.predict["model"] for record in records if record.predict and not record.over}
+    days, keep, models_days = limits.jobs_days, limits.jobs_keep, limits.models_days
     waiting = "unconfirmed" if days is not None else ""  # such a job may wait for a party that is gone for good
     over = [record for record in records if (record.over or record.state == waiting) and record.id not in needed]
-    over = [record for record in over if models or not JobFolder.keeps_predictor(folders / record.id)]
-    return [
-        record
-        for place, record in enumerate(over)
-        if (keep is not None and place >= keep and record.over) or (days is not None and _age_days(record) > days)
-    ]
+    serving = {record.id for record in over if JobFolder.keeps_predictor(folders / record.id)}
+    counted = [record for record in over if models or record.id not in serving]
+    beyond = {record.id for record in counted[keep:] if record.over} if keep is not None else set()
+    beyond |= {record.id for record in counted if days is not None and _age_days(record) > days}
+    beyond |= {
+        record.id for record in over if record.id in serving and models_days is not None and _age_days(record) > models_days
+    }
+    return [record for record in over if record.id in beyond]
 
 
 def _age_days(record: Record) -> float:

@@ -39,6 +39,7 @@ from vfl_node.report.timeline import TRACE, tell
 from vfl_node.report.words import SEEDED
 from vfl_node.settings.connection import Roster
 from vfl_node.settings.node import Settings
+from vfl_node.settings.retention import Retention
 from vfl_node.transport.credentials import load_credentials
 from vfl_node.transport.recorder import Recorder
 from vfl_node.trust.audit_log import AuditLog
@@ -101,7 +102,7 @@ class Node:
         self.extensions = Extensions(settings, self._store, self.tokens)
         voices = (cards, self.extensions)
         self.peers = Peers(settings, credentials, self._offers.hear, self._works.expects, recorder, guests, voices)
-        self.extensions.tell = self.peers.tell
+        self.extensions.tell, self.peers.news = self.peers.tell, cards.show_changed
         self._membership = Membership(settings, self._roster, self._works, self.peers)
         cards.on_given_up = self._membership.take_leave
         with starting(settings.state_dir):
@@ -226,9 +227,9 @@ class Node:
         """As :meth:`vfl_node.node.policies.Policies.apply`."""
         return self.policies.apply(text, person)
 
-    def prune(self, *, days: float | None, keep: int | None, models: bool, dry: bool) -> list[str]:
+    def prune(self, limits: Retention, *, models: bool, dry: bool) -> list[str]:
         """Remove jobs that have ended. Raises VflError."""
-        return self._works.prune(days=days, keep=keep, models=models, dry=dry)
+        return self._works.prune(limits, models=models, dry=dry)
 
     def predict(self, model: str, request: bytes) -> PredictionRequest:
         """Ask for predictions of known records, a CSV file. Raises VflError."""

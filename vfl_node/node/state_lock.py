@@ -8,12 +8,18 @@ from pathlib import Path
 
 from vfl_node.errors import UsageError
 
+LOCK = "lock"
+"""The file in the state folder by which it is held."""
+
+RESTORING = "restoring"
+"""The folder in it where a backup is made ready that is being restored."""
+
 
 def hold(path: Path) -> int:
     """Lock the state folder for this process by a file in it; the descriptor keeps the lock.
 
     Raises:
-        UsageError: another node uses the folder (``E_STATE_LOCKED``).
+        UsageError: another node uses the folder (``E_STATE_LOCKED``), or a restore of a backup broke off in it (``E_BACKUP``).
         OSError: the system refuses.
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
@@ -27,6 +33,13 @@ def hold(path: Path) -> int:
             code="E_STATE_LOCKED",
             hint="stop that node, or give this one its own state_dir",
         ) from None
+    if (path.parent / RESTORING).exists():
+        os.close(descriptor)
+        raise UsageError(
+            f"a backup was not restored to its end in {path.parent}",
+            code="E_BACKUP",
+            hint="empty the state folder, and restore the backup again: vfl-node restore",
+        )
     os.ftruncate(descriptor, 0)
     os.write(descriptor, str(os.getpid()).encode())
     return descriptor

@@ -30,11 +30,12 @@ from vfl_node.node.listing import JobLine
 from vfl_node.node.partners import Partners
 from vfl_node.node.pruning import choose
 from vfl_node.node.record import NO_DOCUMENTS, Documents, Record, damaged_record
-from vfl_node.node.state_lock import hold
+from vfl_node.node.state_lock import LOCK, hold
 from vfl_node.node.states import UNFINISHED, State
 from vfl_node.process import failpoints
 from vfl_node.process.files import fault, private_file
 from vfl_node.process.machine import utc_now
+from vfl_node.settings.retention import Retention
 from vfl_node.trust.lanes import Signing
 
 log = structlog.get_logger()
@@ -69,7 +70,7 @@ class Store:
             folder.mkdir(parents=True, exist_ok=True)
             folder.chmod(0o700)
             (folder / "jobs").mkdir(exist_ok=True)
-            self._holder = hold(folder / "lock")
+            self._holder = hold(folder / LOCK)
             shutil.rmtree(self.requests, ignore_errors=True)
             self.requests.mkdir(mode=0o700)
             for path in (folder / "jobs.sqlite", *folder.glob("jobs.sqlite-*")):  # SQLite makes the others as the first one is
@@ -83,7 +84,7 @@ class Store:
         if self._holder < 0:
             return
         try:
-            same = os.path.samestat(os.fstat(self._holder), (self.folder / "lock").stat())
+            same = os.path.samestat(os.fstat(self._holder), (self.folder / LOCK).stat())
         except (FileNotFoundError, NotADirectoryError):
             same = False
         if not same:
@@ -258,17 +259,15 @@ class Store:
         with self._lock, self._explain_errors():
             return self._index.count(submitter)
 
-    def prune(self, *, days: float | None, keep: int | None, models: bool = False, dry: bool = False) -> list[str]:
+    def prune(self, limits: Retention, *, models: bool = False, dry: bool = False) -> list[str]:
         """Remove jobs that have ended for good, with their folders: reports, models and predictions.
 
-        Unfinished jobs and those that may be resumed stay, but for unconfirmed ones that are older than ``days``; so does a
-        model by which such a job predicts.
-        A pruned job's id stays known, so that no peer can have the job begun anew.
+        Unfinished jobs and those that may be resumed stay, but for unconfirmed ones that are too old; so does a model by which
+        such a job predicts. A pruned job's id stays known, so that no peer can have the job begun anew.
 
         Args:
-            days: remove those that ended longer ago, unconfirmed ones among them; None: none for their age.
-            keep: remove all but so many, the newest; None: none for their number.
-            models: whether also those whose model is kept for predictions.
+            limits: those beyond them are removed.
+            models: whether a job whose model is kept for predictions is one like the others.
             dry: only tell which.
 
         Returns:
@@ -277,7 +276,7 @@ class Store:
         Raises:
             StateError: the index cannot be read or written; jobs before that one are gone.
         """
-        chosen = choose(self.records(), self.folder / "jobs", days=days, keep=keep, models=models)
+        chosen = choose(self.records(), self.folder / "jobs", limits, models=models)
         for record in chosen:
             if not dry:
                 self.remove(record)

@@ -1,25 +1,31 @@
-"""What is said and heard over links beside jobs, each kind of notice by its own voice."""
+"""What is said and heard over links beside jobs, each kind of notice by its own voice; the link outlives what fails."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Protocol, TypeVar
 
+import structlog
+
+from vfl_node.errors import VflError
+from vfl_node.node.faults import explain
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Notice
+
+log = structlog.get_logger()
+
+T = TypeVar("T")
 
 
 class Voice(Protocol):
-    """One kind of notice. Its methods may be called from several threads, and raise nothing."""
+    """One kind of notice. Its methods may be called from several threads."""
 
     @property
     def kind(self) -> str:
         """Name of the field of ``Notice``."""
 
-    def show(self, peer: str) -> Notice | None:
+    def show(self, peer: str) -> Sequence[Notice]:
         """What a peer hears when its link comes up."""
-
-    def show_changed(self) -> Notice | None:
-        """What all peers hear, if it has changed by itself since."""
 
     def hear(self, peer: str, said: Any) -> Notice | None:
         """What a peer is answered at once."""
@@ -33,13 +39,24 @@ class Voices:
 
     def show(self, peer: str) -> list[Notice]:
         """What a peer hears when its link comes up."""
-        return [said for voice in self._voices.values() if (said := voice.show(peer))]
-
-    def show_changed(self) -> list[Notice]:
-        """What all peers hear by now."""
-        return [said for voice in self._voices.values() if (said := voice.show_changed())]
+        shown = [_outlive(peer, partial(voice.show, peer)) for voice in self._voices.values()]
+        return [notice for said in shown for notice in said or ()]
 
     def hear(self, peer: str, notice: Notice) -> Notice | None:
         """What a peer is answered at once; nothing if no voice is of this kind."""
         kind = notice.WhichOneof("body") or ""
-        return self._voices[kind].hear(peer, getattr(notice, kind)) if kind in self._voices else None
+        voice = self._voices.get(kind)
+        return _outlive(peer, partial(voice.hear, peer, getattr(notice, kind))) if voice else None
+
+
+def _outlive(peer: str, speak: Callable[[], T]) -> T | None:
+    """What ``speak`` returns; None where it fails, such as on a full disk."""
+    try:
+        return speak()
+    except Exception as cause:
+        error = explain(cause)
+        if error.code == VflError.default_code:
+            log.exception("internal error", peer=peer)
+        else:
+            log.warning("what is said beside jobs was not heard or said", peer=peer, code=error.code, reason=error.message)
+        return None

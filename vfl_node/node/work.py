@@ -38,6 +38,7 @@ from vfl_node.node.record import Record
 from vfl_node.node.states import UNFINISHED, State
 from vfl_node.node.store import Store
 from vfl_node.node.turns import PATIENCE_S, REST_S, Turn, Turns
+from vfl_node.node.wire import keep_wire, make_trace
 from vfl_node.prediction.play import Coordinating, Predicting
 from vfl_node.prediction.requests import Requests
 from vfl_node.process import failpoints
@@ -45,7 +46,6 @@ from vfl_node.process.machine import utc_now
 from vfl_node.progress import InputRefused, PeersAwaited, Queued, Silent
 from vfl_node.settings.node import Settings
 from vfl_node.transport.frames import PIECE_BYTES
-from vfl_node.transport.trace import Trace
 
 log = structlog.get_logger()
 
@@ -74,7 +74,7 @@ class Work:
 
     def __init__(self, settings: Settings, store: Store, peers: Peers, budget: Budget, turns: Turns, record: Record) -> None:
         self.record = record
-        self.stop, self.trace = Stop(), Trace()
+        self.stop, self.trace = Stop(), make_trace(settings, record.job)
         self.progress = LiveProgress(record.id, self.stop, self.trace)
         self._settings, self._store, self._peers, self._budget = settings, store, peers, budget
         self._frame_bytes = 2 * PIECE_BYTES  # until it is known what the job needs
@@ -333,8 +333,9 @@ class Work:
         changes: dict[str, Any] = {"state": state, "finished": None if state in UNFINISHED else utc_now()}
         if error is not None:
             changes |= {"code": error.code, "message": error.message, "hint": error.hint or None}
-        with suppress(OSError):
+        with suppress(OSError, StateError):
             failpoints.reach("finished")
+            keep_wire(self.trace, self._folder)
         self.record = replace(self.record, **changes)
         self.ended = True
         self.for_peer = error.for_peer if error else ""

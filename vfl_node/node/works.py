@@ -20,6 +20,7 @@ from vfl_node.job import Job
 from vfl_node.node.endings import conclude, node_stopping, quarantine_error
 from vfl_node.node.faults import explain
 from vfl_node.node.peers import Peers
+from vfl_node.node.pruning import HourlyPruning
 from vfl_node.node.record import Record
 from vfl_node.node.releases import release_ended
 from vfl_node.node.room import check_room
@@ -29,6 +30,7 @@ from vfl_node.node.turns import Turns
 from vfl_node.node.work import Work
 from vfl_node.process.machine import utc_now
 from vfl_node.settings.node import Settings
+from vfl_node.settings.retention import Retention
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Notice
 
 log = structlog.get_logger()
@@ -63,6 +65,7 @@ class Works:
         self._stopping = threading.Event()
         self._watcher: threading.Thread | None = None
         self.on_hour: Callable[[], None] = lambda: None
+        self._pruning = HourlyPruning(settings.retention, self.prune)
 
     def attach(self, peers: Peers) -> None:
         """Set the peers with which jobs are run, before any of them may call."""
@@ -279,10 +282,10 @@ class Works:
             work.stop.ask(Paused(error.message, code=error.code, hint=error.hint, for_peer=error.for_peer))
         return [work.record.id for work in works]
 
-    def prune(self, *, days: float | None, keep: int | None, models: bool, dry: bool) -> list[str]:
+    def prune(self, limits: Retention, *, models: bool, dry: bool) -> list[str]:
         """As :meth:`vfl_node.node.store.Store.prune`, while no job begins."""
         with self._lock:
-            removed = self._store.prune(days=days, keep=keep, models=models, dry=dry)
+            removed = self._store.prune(limits, models=models, dry=dry)
         if removed and not dry:
             log.info("jobs pruned", jobs=len(removed))
         return removed
@@ -318,12 +321,10 @@ class Works:
                     work.check()
                 self._pause_if_lost(works)
                 self.go_on_with_unconfirmed()
-                days, keep = self._settings.keep_days, self._settings.keep_jobs
                 if time.monotonic() > due:
                     due = time.monotonic() + PRUNE_S
                     self.on_hour()
-                    if not (days is None and keep is None):
-                        self.prune(days=days, keep=keep, models=False, dry=False)
+                    self._pruning.run()
             except StateError as error:
                 log.warning("jobs cannot be pruned yet", code=error.code, reason=error.message)
             except Exception:

@@ -58,7 +58,7 @@ def writing_whole(path: Path) -> Iterator[BinaryIO]:
             os.fsync(file.fileno())
         failpoints.reach("rename")
         temporary.replace(path)
-    except OSError:
+    except BaseException:
         with suppress(OSError):
             temporary.unlink()
         raise
@@ -112,6 +112,13 @@ def holds_checked(path: Path) -> bool:
     """Whether the file at ``path`` says that :func:`write_checked` wrote it; whether it is whole is another question."""
     with path.open("rb") as file:
         return file.read(len(_MAGIC)) == _MAGIC
+
+
+def version_of(path: Path) -> int | None:
+    """The version of the checked file at ``path``, as it says, whether or not it is whole; None if it is no such file."""
+    with path.open("rb") as file:
+        head = file.read(len(_MAGIC) + 2)
+    return int.from_bytes(head[len(_MAGIC) :], "big") if head.startswith(_MAGIC) else None
 
 
 def add_head(data: bytes) -> bytes:

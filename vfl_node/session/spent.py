@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from vfl_node.errors import PolicyError
 from vfl_node.gdp import compose, epsilon_of, mu_of
@@ -31,11 +31,13 @@ class Spent:
         mu: of all jobs together.
         unbounded: so many of them opened something without a bound, which μ leaves out.
         about: what each μ is about, as :attr:`Expense.about`. Of one thing alone the sum says how well it is told.
+        limit: ε that was allowed when it was spent; None: any, or not known here.
     """
 
     mu: float = 0.0
     unbounded: int = 0
     about: frozenset[str] = field(default=frozenset(), compare=False)
+    limit: float | None = field(default=None, compare=False)
 
     @classmethod
     def from_expenses(cls, expenses: Sequence[Expense]) -> Spent:
@@ -48,7 +50,8 @@ class Spent:
         """What was spent with the partner with whom most was spent."""
         every = list(each)
         about = frozenset[str]().union(*(spent.about for spent in every))
-        return cls(max(spent.mu for spent in every), max(spent.unbounded for spent in every), about)
+        limit = min((spent.limit for spent in every if spent.limit is not None), default=None)
+        return cls(max(spent.mu for spent in every), max(spent.unbounded for spent in every), about, limit)
 
 
 @dataclass(frozen=True)
@@ -84,7 +87,7 @@ class Expense:
         """
         counted = self.line in account.lines
         before = account.expenses(self.table)
-        spent = Spent.from_expenses(before if self in before else [*before, self])
+        spent = replace(Spent.from_expenses(before if self in before else [*before, self]), limit=self.limit)
         if counted or self.limit is None:
             return spent
         if account.losses:

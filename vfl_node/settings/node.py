@@ -30,9 +30,11 @@ from vfl_node.settings.consistent import check_attacks, check_role, is_loopback
 from vfl_node.settings.defences import DefenceParams, read_params
 from vfl_node.settings.earlier import read_earlier
 from vfl_node.settings.limits import Limits
+from vfl_node.settings.logs import LogSettings
 from vfl_node.settings.policy import Policy, PolicyInForce
 from vfl_node.settings.protection import AuditSettings, Compare, Protection
 from vfl_node.settings.resources import QueueSettings, Resources
+from vfl_node.settings.retention import Retention, read_earlier_retention
 from vfl_node.settings.table import Data
 
 MOST_SERVICES = 16
@@ -108,12 +110,7 @@ class Settings(Frozen):
     )
     jobs_at_once: int = Field(default=16, ge=1, le=64, description="how many jobs run at a time; more jobs wait for their turn")
     peer_wait_s: float = Field(default=3600, ge=0, description="how long a job waits for a lost or absent peer")
-    keep_days: float | None = Field(
-        default=None,
-        ge=0,
-        description="for how many days an ended job is kept, with its report and model; None: for ever",
-    )
-    keep_jobs: int | None = Field(default=None, ge=0, description="how many ended jobs are kept; None: all")
+    retention: Retention = Retention()
     quarantine_after: int = Field(
         default=2,
         ge=1,
@@ -126,6 +123,7 @@ class Settings(Frozen):
     )
     queue: QueueSettings = QueueSettings()
     resources: Resources = Resources()
+    log: LogSettings = LogSettings()
     obfuscation: Obfuscation = Obfuscation()
     compare: Compare = Compare()
     models: dict[ModelName, ModelPlace] = Field(
@@ -143,7 +141,7 @@ class Settings(Frozen):
     @model_validator(mode="before")
     @classmethod
     def _read_earlier(cls, given: Any, info: ValidationInfo) -> Any:
-        return read_earlier(given, info) if isinstance(given, Mapping) else given
+        return read_earlier(read_earlier_retention(given, info), info) if isinstance(given, Mapping) else given
 
     @model_validator(mode="after")
     def _hold_policy(self) -> Settings:

@@ -19,7 +19,7 @@ class Share(Frozen):
         ge=1,
         le=1_000_000,
         description="how many jobs submitted by the partner this node stores, ended ones included; more are refused until "
-        "some are pruned (keep_days, keep_jobs, vfl-node prune)",
+        "some are pruned (retention, vfl-node prune)",
     )
     running: int | None = Field(
         default=None,

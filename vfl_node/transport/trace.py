@@ -11,7 +11,7 @@ from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from sys import intern
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 MOST_MESSAGES = 1 << 14
 """So many messages of a job are kept one by one, in at most 6 MB of memory."""
@@ -25,6 +25,10 @@ MOST_SUMS = 1 << 10
 
 class TracedFrame(Protocol):
     """What a trace takes of a frame."""
+
+    @property
+    def body(self) -> Any:
+        """The message in it, as bytes."""
 
     @property
     def phase(self) -> str:

@@ -40,7 +40,15 @@ MOST_MORE = 1000
 LEEWAY_S = 120
 """By how much the clocks of two nodes may differ."""
 
-ID_DIGITS = 16
+HEARD_DAYS = 14
+"""How long after it was asked an answer is still heard, which may have been on its way while a link was down."""
+
+ID_DIGITS = 32
+"""Digits of the digest of a request that are its id: so many that nobody can make two requests of the same id."""
+
+MOST_REQUEST_BYTES = 4 << 10
+
+_LAST_YEAR = 3000
 
 Extendable = Literal["alignments", "changes", "trainings", "models_served", "linkages", "epsilon"]
 """Budgets of which there may be more."""
@@ -92,6 +100,8 @@ class Wish(Signed):
 
     @model_validator(mode="after")
     def _check(self) -> Wish:
+        if self.at.year >= _LAST_YEAR:
+            raise ValueError("it is of another age")
         if self.budget != EPSILON and self.more != int(self.more):
             raise ValueError(f"of {self.budget} there is a whole number more")
         if not 0 <= (self.until - self.at.date()).days <= MOST_DAYS:
@@ -140,7 +150,12 @@ class ExtensionRequest:
     @property
     def has_expired(self) -> bool:
         """Whether it is too late to answer it."""
-        return utc() > self.wish.expires
+        return utc() > self.wish.expires or utc().date() > self.wish.until
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it is too late even for an answer that was on its way."""
+        return utc() > self.wish.at + timedelta(days=HEARD_DAYS)
 
 
 def sign_request(wish: Wish, key: Ed25519PrivateKey) -> ExtensionRequest:
@@ -158,16 +173,19 @@ def read_request(envelope: bytes, *, federation: str, own: str, peer: str, key: 
     """A request that ``peer`` has sent to ``own``, signed by ``key``.
 
     Raises:
-        PolicyError: it is not signed so (``E_SIGNATURE``); it is between other parties, too old, or of the future
+        PolicyError: it is not signed so (``E_SIGNATURE``); it is between other parties, too long, too old, or of the future
             (``E_EXTEND``).
     """
+    if len(envelope) > MOST_REQUEST_BYTES:
+        raise unusable(f"it has {len(envelope)} bytes, at most {MOST_REQUEST_BYTES} are read")
     dsse.verify(envelope, REQUEST, [key])
     request = parse_request(envelope)
     wish = request.wish
     if (wish.federation, wish.by, wish.to) != (federation, peer, own):
         raise unusable("it is of other parties")
     if request.has_expired or (wish.at - utc()).total_seconds() > LEEWAY_S:
-        raise unusable(f"it is of {wish.at:%Y-%m-%d %H:%M} UTC, and holds for {ANSWER_DAYS} days")
+        now = f"the clock here says {utc():%Y-%m-%d %H:%M}"
+        raise unusable(f"it is of {wish.at:%Y-%m-%d %H:%M} UTC, and holds for {ANSWER_DAYS} days; {now}")
     return request
 
 
@@ -176,13 +194,16 @@ def sign_approval(request: ExtensionRequest, key: Ed25519PrivateKey) -> bytes:
     return dsse.sign(APPROVAL, Approval(at=utc(), request_sha256=request.digest, by=request.wish.to).to_bytes(), key)
 
 
-def check_approval(envelope: bytes, request: ExtensionRequest, key: Ed25519PublicKey) -> None:
+def check_approval(envelope: bytes, request: ExtensionRequest, key: Ed25519PublicKey | None) -> None:
     """Refuse what is no approval of this request by the party that was asked, whose signing key is ``key``.
 
     Raises:
-        PolicyError: it is not signed by it (``E_SIGNATURE``); or it is of another request, or too late (``E_EXTEND``).
+        PolicyError: it is not signed by it (``E_SIGNATURE``; None: that is not verified); or it is of another request, or too
+            late, or too long (``E_EXTEND``).
     """
-    approval = _parse(Approval, dsse.verify(envelope, APPROVAL, [key]))
+    if len(envelope) > MOST_REQUEST_BYTES:
+        raise unusable(f"the answer has {len(envelope)} bytes, at most {MOST_REQUEST_BYTES} are read")
+    approval = _parse(Approval, dsse.verify(envelope, APPROVAL, [key]) if key else dsse.parse(envelope, APPROVAL))
     if (approval.request_sha256, approval.by) != (request.digest, request.wish.to):
         raise unusable("the answer is to another one")
     if (approval.at - request.wish.expires).total_seconds() > LEEWAY_S:
@@ -195,31 +216,40 @@ def make_entry(request: ExtensionRequest, approval: bytes) -> dict[str, Any]:
     return {"id": request.id, **agreed, "request": request.envelope.decode(), "approval": approval.decode()}
 
 
-def check_entry(body: Mapping[str, Any], keys: Mapping[str, Ed25519PublicKey | None]) -> tuple[str, str]:
-    """What is wrong with such an entry, and what an auditor should know besides; empty if nothing is.
+def check_entry(body: Mapping[str, Any], own: str, peer: str, keys: Mapping[str, Ed25519PublicKey | None]) -> tuple[str, str]:
+    """What is wrong with such an entry in the ledger of ``own`` about ``peer``, and what an auditor should know besides.
 
     Args:
         body: of the entry.
+        own: the ledger's owner.
+        peer: the partner.
         keys: party → with which it signs by its card; None where that is not known.
+
+    Returns:
+        Two texts; empty if there is nothing to say.
     """
-    others = []
+    unverified = []
     try:
         request, approval = parse_request(body["request"].encode()), body["approval"].encode()
         if make_entry(request, approval) != body:
             return "it says something else than what was asked for", ""
+        if {request.wish.by, request.wish.to} != {own, peer}:
+            return "it is an agreement of other parties", ""
         for envelope, kind, party in ((request.envelope, REQUEST, request.wish.by), (approval, APPROVAL, request.wish.to)):
-            key = keys[party]
-            if key and dsse.key_id(key) not in dsse.list_signers(envelope, kind):
-                others.append(party)
-            elif key and kind == REQUEST:
-                dsse.verify(envelope, kind, [key])
-            elif key:
+            key = keys.get(party)
+            if key is None or dsse.key_id(key) not in dsse.list_signers(envelope, kind):
+                unverified.append(party)
+                key = None
+            if kind == APPROVAL:
                 check_approval(envelope, request, key)
+            elif key:
+                dsse.verify(envelope, kind, [key])
     except PolicyError as error:
         return error.message, ""
     except (KeyError, TypeError, AttributeError):
         return "what was agreed on cannot be read", ""
-    return "", f"signed by {' and '.join(others)} with another key than that of the card" if others else ""
+    note = f"the signature of {' and '.join(unverified)} is not by the key on its card, or that is not here: not verified"
+    return "", note if unverified else ""
 
 
 def utc() -> datetime:

@@ -55,6 +55,7 @@ def verify_lane(
     """
     faults: list[str] = []
     notes: list[str] = []
+    agreements = set[Any]()
     links = [NO_LINK]
     key, signed, seen, seen_at = None, 0, 0, ""
     data = path.read_bytes()
@@ -74,9 +75,12 @@ def verify_lane(
         elif key:
             signed = number
         if entry.kind == EXTEND:
-            fault, note = check_entry(entry.body, {own: own_key, peer: peer_key})
+            fault, note = check_entry(entry.body, own, peer, {own: own_key, peer: peer_key})
+            if (agreed := entry.body.get("id")) in agreements:
+                fault = "the same agreement stands there once more"
+            agreements.add(agreed)
             faults += [f"entry {number}: {fault}"] if fault else []
-            notes += [f"what entry {number} says is {note}"] if note else []
+            notes += [f"entry {number}: {note}"] if note else []
         try:
             faults += [f"entry {number}: {fault}" for fault in _faults_of_heads(entry, own, peer, links)]
             by = key_from_text(entry.body.get("key")) if "ours" in entry.body else None

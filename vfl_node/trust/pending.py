@@ -190,6 +190,10 @@ def forget(settings: Settings, name: str) -> None:
         remove(settings.peers_dir / f"{name}.yaml")
         for path in settings.peers_dir.glob(f"{name}.*"):  # no name has a dot
             remove(path)
+        for path in (settings.state_dir / "partners" / name).glob(
+            "extension-*"
+        ):  # whoever has this name next has asked nothing
+            remove(path)
 
 
 def card_of(settings: Settings, name: str) -> SignedCard:

@@ -24,6 +24,7 @@ from starlette.routing import Route
 
 from vfl_node.errors import Cancelled, DataError, PeerError, PolicyError, ProtocolError, StateError, UsageError, VflError
 from vfl_node.report.choice import to_document
+from vfl_node.settings.retention import Retention
 from vfl_node.trust.audit_log import AuditLog
 from vfl_node.trust.tokens import Tokens
 from vfl_node.web.access import COOKIE_S, TICKET_S, Access
@@ -230,11 +231,11 @@ class _Board:
     def prune(self, request: Request) -> Response:
         query = request.query_params
         try:
-            days = float(query["days"]) if "days" in query else None
-            keep = int(query["keep"]) if "keep" in query else None
+            asked = {"jobs_days": query.get("days"), "jobs_keep": query.get("keep"), "models_days": query.get("models_days")}
+            limits = Retention.model_validate(asked)
         except ValueError:
-            raise UsageError("days and keep are numbers", code="E_REQUEST") from None
-        return JSONResponse({"jobs": self._view.prune(days=days, keep=keep, models="models" in query, dry="dry" in query)})
+            raise UsageError("days, keep and models_days are numbers from 0 on", code="E_REQUEST") from None
+        return JSONResponse({"jobs": self._view.prune(limits, models="models" in query, dry="dry" in query)})
 
     async def predict(self, request: Request) -> Response:
         """Known records are answered when they are predicted; new records become a separate job."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import structlog
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -19,6 +20,8 @@ from vfl_node.trust.audit_log import AuditLog, Deed
 from vfl_node.trust.people import OWNER
 from vfl_node.web.access import Access, Caller
 from vfl_node.web.roles import ROWS, Admission
+
+log = structlog.get_logger()
 
 
 def guard(
@@ -103,6 +106,7 @@ class Gate:
         request.state.gate = self
         request.state.caller = self._access.identify(request, row.browser)
         refused = self._refuse(row, request.state.caller)
+        log.debug("request", method=request.method, route=self._pattern, refused=refused is not None)
         if refused is not None:
             await self._record(request, refused.status_code if isinstance(refused, HTTPException) else 403)
             raise refused

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from vfl_node.errors import UsageError
+from vfl_node.settings.retention import Retention
 from vfl_node.web.asks import AskView
 from vfl_node.web.extensions import ExtensionView
 from vfl_node.web.ledger import LedgerView
@@ -75,8 +76,8 @@ class NodeView(TrustView, AskView, PolicyView, LedgerView, ExtensionView, Protoc
     def resume(self, job_id: str) -> dict[str, Any]:
         """Continue a job that failed and can be resumed. Raises VflError."""
 
-    def prune(self, *, days: float | None, keep: int | None, models: bool, dry: bool) -> list[str]:
-        """Remove jobs that ended more than ``days`` ago, and all but ``keep`` of them; returns their ids. Raises VflError."""
+    def prune(self, limits: Retention, *, models: bool, dry: bool) -> list[str]:
+        """Remove ended jobs beyond these limits; returns their ids. ``models``: served ones, too. Raises VflError."""
 
     def predict(self, model: str, request: bytes) -> PredictionView:
         """Request predictions of known records (a CSV file) from the model of a job. Raises VflError."""

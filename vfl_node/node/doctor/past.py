@@ -10,6 +10,7 @@ from pathlib import Path
 
 from vfl_node.errors import VflError
 from vfl_node.job import Job
+from vfl_node.node.backup import last_backup
 from vfl_node.node.check import TableCheck, check_table
 from vfl_node.node.doctor.finding import Finding, fail, ok, skip, warn
 from vfl_node.node.index import VERSION
@@ -17,7 +18,7 @@ from vfl_node.node.ledgers import partners_met, verify_own
 from vfl_node.settings.node import Data, Settings
 
 OLD = timedelta(days=7)
-"""A head of a ledger that the partner has not seen for longer is named."""
+"""A head of a ledger that the partner has not seen for longer, and an older backup, is named."""
 
 
 def check_data(settings: Settings, job: Job | None, limit_s: float) -> Finding:
@@ -79,12 +80,16 @@ def check_past(settings: Settings) -> Finding:
         if newer and verdict.seen_at and _is_old(verdict.seen_at):
             unseen.append(f"{partner} has seen no entry since {verdict.seen_at[:10]}")
     text = f"the index is whole, and so are ledgers with {', '.join(partners) or 'nobody'}"
-    unkept = "this release keeps no record of backups, so their age is not known"
-    figures = {"ledgers": len(partners)}
+    saved = last_backup(settings.state_dir)
+    days = (datetime.now(timezone.utc) - saved).days if saved else None
+    figures = {"ledgers": len(partners), "backup_days": days}
     if unseen:
-        hint = "run a job with this partner, so that both heads are signed; and keep a backup of state_dir"
+        hint = "run a job with this partner, so that both heads are signed"
         return warn(19, f"{text}; {unseen[0]}", hint, **figures)
-    return ok(19, f"{text}; {unkept}", **figures)
+    if days is None or saved is None or datetime.now(timezone.utc) - saved > OLD:
+        age = "there is no backup yet" if days is None else f"the last backup is {days} days old"
+        return warn(19, f"{text}; {age}", "vfl-node backup OUT.tar --config FILE", **figures)
+    return ok(19, f"{text}; the last backup is {days} days old", **figures)
 
 
 def broken_index(path: Path) -> str:

@@ -152,7 +152,7 @@ class _Training:
         return privacy_of(
             self._session.job,
             self._data.spent,
-            self._session.policy.limits.budgets.epsilon,
+            self._data.spent.limit or self._session.policy.limits.budgets.epsilon,
             columns=max(plan.form.widths),
             records=round(plan.records),
             trainings=self._data.number,

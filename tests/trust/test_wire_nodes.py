@@ -1,0 +1,91 @@
+"""What an owner sees of a job's messages: by type, the same at both ends, searched; and, as root, from outside."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.node.nodes import command
+from tests.trust.test_new_authority_nodes import Paired
+from vfl_node.execution.outcome import JobOutcome
+from vfl_node.node.wire import read_wire
+
+JOB = "align: {protocol: psi}\ntrain: {bottom: [4], active_bottom: [4], top: [4], epochs: 2}\n"
+
+
+@pytest.fixture(scope="module")
+def nodes(trial: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Paired]:
+    made = Paired(tmp_path_factory.mktemp("wire"), trial)
+    made.configure("clinic", audit={"wire": True})
+    made.start_both(audit={"wire": True})
+    yield made
+    made.end_all()
+
+
+def job_file(nodes: Paired) -> Path:
+    path = nodes.folder / "job.yaml"
+    path.write_text(f"name: wire\nparties: {{active: clinic, passive: [lab]}}\n{JOB}")
+    return path
+
+
+def flows(nodes: Paired, name: str, job_id: str) -> dict[tuple[str, str, str], tuple[int, int, str]]:
+    """Way, phase and type → messages, bytes and digest."""
+    (run,) = read_wire(JobOutcome(nodes.folder / name / "state/jobs" / job_id))
+    return {
+        (flow["way"], flow["phase"], flow["type"]): (flow["messages"], flow["bytes"], flow["sha256"]) for flow in run["flows"]
+    }
+
+
+def test_both_ends_have_the_same_and_nothing_of_the_table_is_found(nodes: Paired) -> None:
+    done = command("audit-wire", job_file(nodes), "--config", nodes.config("clinic"), "--json", "--control")
+    assert done.returncode == 0, done.stderr
+    assert "control: a planted value in a message: found" in done.stderr
+    told = json.loads(done.stdout)
+    nodes.wait_until(lambda: nodes.view("lab", told["job"])["state"] == "done")
+    nodes.wait_until(lambda: read_wire(JobOutcome(nodes.folder / "lab" / "state/jobs" / told["job"])))
+    at_clinic, at_lab = (flows(nodes, name, told["job"]) for name in nodes.roles)
+    other = {"sent": "received", "received": "sent"}
+    assert {(other[way], phase, kind): flow for (way, phase, kind), flow in at_clinic.items()} == at_lab
+    assert {kind for _, _, kind in at_clinic} >= {"Preflight", "Chunk", "Embedding", "Gradient"}
+    (run,) = told["runs"]
+    assert run["searched"]["values"] > 100
+    moved = nodes.client("clinic").report(told["job"])["phases"]
+    for way, key in (("sent", "bytes_sent"), ("received", "bytes_received")):
+        trained = sum(flow[1] for (of, phase, _), flow in at_clinic.items() if (of, phase) == (way, "train"))
+        assert trained == moved["train"][key]
+    again = command("audit-wire", told["job"], "--config", nodes.config("clinic"))
+    assert (again.returncode, "searched for" in again.stdout) == (0, True)
+
+
+def test_a_job_that_was_not_looked_at_and_a_node_that_does_not_look_are_said(nodes: Paired, tmp_path: Path) -> None:
+    unknown = command("audit-wire", "no-job", "--config", nodes.config("clinic"))
+    assert (unknown.returncode, "E_UNKNOWN_JOB" in unknown.stderr) == (2, True)
+    blind = tmp_path / "node.yaml"
+    blind.write_text("name: n\nrole: passive\ninsecure_loopback: true\nhttp: null\n")
+    refused = command("audit-wire", "no-job", "--config", blind)
+    assert (refused.returncode, "audit: {wire: true}" in refused.stderr) == (2, True)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may look at packets")
+def test_from_outside_there_is_tls_1_3_and_no_value(nodes: Paired) -> None:
+    pcap = nodes.folder / "seen.pcap"
+    words = ("audit-wire", str(job_file(nodes)), "--config", str(nodes.config("clinic")), "--pcap", str(pcap))
+    auditing = subprocess.Popen(
+        [sys.executable, "-m", "vfl_node", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert auditing.stderr
+    assert "restart the node now" in auditing.stderr.readline()
+    nodes.kill("clinic", 15)
+    nodes.start("clinic")
+    said, error = auditing.communicate(timeout=240)
+    assert auditing.returncode == 0, said + error
+    assert "bytes of TLS 1.3, and no value of this node's table" in said
+    assert pcap.stat().st_mode & 0o777 == 0o600

@@ -1,0 +1,91 @@
+"""What a party of a job sent and received, by phase and type of message, and whether planted values were in it.
+
+Bodies of messages are looked through and hashed, and never kept.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from typing_extensions import override
+
+from vfl_node.transport.pipe import Digest
+from vfl_node.transport.trace import Trace, TracedFrame
+
+
+class Planted(Protocol):
+    """Values of this party that are searched for in what it sends."""
+
+    def find(self, body: bytes) -> Counter[str]:
+        """What kinds of values are in a message, and how often."""
+
+    def describe(self) -> dict[str, Any]:
+        """How many values are searched for, in which forms, drawn by which seed."""
+
+
+@dataclass
+class TappedMessages:
+    """Messages of one type in one phase, one way.
+
+    Attributes:
+        messages: how many.
+        size: bytes of their frames.
+        digest: SHA-256 over their bodies in order; the other party has the same.
+        found: kind of planted value → how often.
+    """
+
+    messages: int = 0
+    size: int = 0
+    digest: Digest = field(default_factory=hashlib.sha256)
+    found: Counter[str] = field(default_factory=Counter)
+
+
+class WireTap(Trace):
+    """A trace that also looks through what it takes; for a job of an owner who wants to know.
+
+    Args:
+        plant: gives what is searched for, once, before the first message that is sent; None: there is nothing.
+    """
+
+    def __init__(self, plant: Callable[[], Planted | None]) -> None:
+        super().__init__()
+        self._plant: Callable[[], Planted | None] | None = plant
+        self._planted: Planted | None = None
+        self._flows: dict[tuple[str, bool, str, str], TappedMessages] = {}
+        self._tap = threading.Lock()
+
+    @override
+    def add(self, peer: str, attempt: int, frame: TracedFrame, since: int, *, sent: bool) -> None:
+        super().add(peer, attempt, frame, since, sent=sent)
+        body, kind = bytes(frame.body), frame.type.rpartition(".")[2]
+        with self._tap:
+            if sent and self._plant:
+                self._planted, self._plant = self._plant(), None
+            found = self._planted.find(body) if sent and self._planted else Counter[str]()
+            flow = self._flows.setdefault((peer, sent, frame.phase, kind), TappedMessages())
+            flow.messages, flow.size = flow.messages + 1, flow.size + frame.ByteSize()
+            flow.digest.update(body)
+            flow.found += found
+
+    def tell(self) -> dict[str, Any]:
+        """Searched (:meth:`Planted.describe`, None where nothing is), and flows: peer, way, phase, type, and so on."""
+        with self._tap:
+            flows = [
+                {
+                    "peer": peer,
+                    "way": "sent" if sent else "received",
+                    "phase": phase,
+                    "type": kind,
+                    "messages": flow.messages,
+                    "bytes": flow.size,
+                    "sha256": flow.digest.digest().hex(),
+                    "found": dict(flow.found),
+                }
+                for (peer, sent, phase, kind), flow in self._flows.items()
+            ]
+            return {"searched": self._planted.describe() if self._planted else None, "flows": flows}
