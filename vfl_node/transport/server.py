@@ -174,7 +174,7 @@ class NodeServer:
 
     def _probe(self, incoming: Iterator[bytes], context: Any) -> Iterator[bytes]:
         assert self._on_probe
-        return self._serve(ProbeStream, self._on_probe, incoming, context)
+        return self._serve("Probe", ProbeStream, self._on_probe, incoming, context)
 
     def _pair(self, incoming: Iterator[bytes], context: Any) -> Iterator[bytes]:
         """The call of a guest; those that are refused share the streams of strangers, and are slowed down like them."""
