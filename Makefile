@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install --no-com
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-libraries test-all durations faults submit test-compose test-systemd test-browser deploy-check lint types contracts proto proto-check docs site hashes bench-align bench-paillier bench-florist bench-readers bench-unaligned bench-linkage bench-hidden bench-split clean drill-restore
+.PHONY: help demo test test-libraries test-all durations faults doctor-faults submit test-compose test-systemd test-browser deploy-check lint types contracts proto proto-check docs site hashes bench-align bench-paillier bench-florist bench-readers bench-unaligned bench-linkage bench-hidden bench-split clean drill-restore
 
 help: ## this list
 	@echo "make …    (PY=python3.12 chooses the Python that makes $(VENV); 3.10 or newer)"
@@ -49,6 +49,9 @@ JOBS ?= 10000
 
 faults: $(VENV)/dev.stamp ## inject every fault into real nodes and write docs/explanations/reliability.md; JOBS=N with mutated messages
 	$(BIN)/python tests/faults/run.py --jobs $(JOBS)
+
+doctor-faults: $(VENV)/dev.stamp ## faults between two network namespaces, each of which vfl-node doctor must name; root, about five minutes
+	$(BIN)/python tests/operations/faults.py
 
 submit: ## JOB=FILE: submit a job file at the clinic of `docker compose up`, and wait for its end
 	@test -f "$(JOB)" || { echo "name a job file: make submit JOB=my-job.yaml" >&2; exit 2; }

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import itertools
 import json
 import logging
 import re
@@ -47,7 +48,7 @@ PROTOS, SPEC, RECORDED = ROOT / "proto/vfl/v1", ROOT / "proto/messages.yaml", RO
 PRIVACY, MESSAGES = ROOT / "docs/explanations/privacy", ROOT / "docs/reference/messages"
 BEGIN, END = "<!-- by benchmarks/messages.py: begin -->\n", "<!-- by benchmarks/messages.py: end -->\n"
 OF_PREDICTIONS = "predictions"
-BEFORE_TRAINING = ("pair", "link", "any", "preflight", "agreement", "align")
+BEFORE_TRAINING = ("pair", "probe", "link", "any", "preflight", "agreement", "align")
 
 PAGES = {
     "session": ("Messages of links and conversations", "before a job, around every message, and at its end", ("session",)),
@@ -286,6 +287,7 @@ def record() -> dict[str, Seen]:
         found |= _record_nodes(_tables(folder), folder)
         found |= _record_shares(_tables(folder), folder)
         found["pairing"] = _record_pairing(folder / "pairing")
+        found["probe"] = {("probe", "ProbeMessage", *way) for way in itertools.permutations(sorted(set(ROLES.values())), 2)}
     return found
 
 

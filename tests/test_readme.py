@@ -56,6 +56,10 @@ def services() -> Iterator[list[Child]]:
     assert [process.wait(240) for process in started] == [0] * len(started)
 
 
+ENDING = ("run", "estimate", "init", "certify", "jobs", "submit", "doctor")
+"""Commands that end by themselves."""
+
+
 def test_every_command(tmp_path: Path, trial: Any, services: list[Child]) -> None:
     """In the order of the README, in one folder, as a reader would."""
     work = tmp_path / "work"
@@ -67,7 +71,7 @@ def test_every_command(tmp_path: Path, trial: Any, services: list[Child]) -> Non
     left = commands()
 
     for line in commands():
-        if line.startswith(("vfl-node run", *(f"vfl-node {of}" for of in ("estimate", "init", "certify", "jobs", "submit")))):
+        if line.startswith(tuple(f"vfl-node {word}" for word in ENDING)):
             done = command(*shlex.split(line)[1:], folder=work)
             assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
             if line.startswith("vfl-node submit"):

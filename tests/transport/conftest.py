@@ -24,8 +24,9 @@ from vfl_node.transport.credentials import Credentials, load_credentials, write_
 from vfl_node.transport.dialer import Dialer
 from vfl_node.transport.identity import dns_of
 from vfl_node.transport.memory import memory_channels, run_together
+from vfl_node.transport.probes import ProbeStream
 from vfl_node.transport.server import NodeServer
-from vfl_node.transport.streams import LinkStream, StreamPipe
+from vfl_node.transport.streams import LinkStream, Stream, StreamPipe
 
 FEDERATION = "trial"
 PEM = serialization.Encoding.PEM
@@ -103,10 +104,24 @@ class Node:
     address: str
     pipes: queue.Queue[StreamPipe] = field(default_factory=queue.Queue)
     links: queue.Queue[LinkStream] = field(default_factory=queue.Queue)
+    probes: queue.Queue[ProbeStream] = field(default_factory=queue.Queue)
     refuse: list[VflError] = field(default_factory=list)
 
     def dialer(self, credentials: Credentials | None, *, own: str = "lab", peer: str = "clinic") -> Dialer:
         return Dialer(self.address, own=own, peer=peer, federation=FEDERATION, credentials=credentials)
+
+    @property
+    def reached(self) -> int:
+        """How many streams of any kind have reached it and were not taken from its queues."""
+        return self.pipes.qsize() + self.links.qsize() + self.probes.qsize()
+
+
+def open_stream(dialer: Dialer, method: str) -> Stream[Any]:
+    """A stream by one of :data:`METHODS`, which only a peer may call."""
+    return dialer.converse("job-1") if method == "converse" else getattr(dialer, method)()
+
+
+METHODS = ("converse", "link", "probe")
 
 
 @pytest.fixture(scope="session")
@@ -143,6 +158,11 @@ def serve() -> Iterator[Serve]:
                 raise node.refuse[0]
             node.links.put(stream)
 
+        def probe(party: str, stream: ProbeStream) -> None:
+            if node.refuse:
+                raise node.refuse[0]
+            node.probes.put(stream)
+
         server = NodeServer(
             address,
             own="clinic",
@@ -151,6 +171,7 @@ def serve() -> Iterator[Serve]:
             peers=frozenset({"lab", "bank"}),
             on_converse=converse,
             on_link=link,
+            on_probe=probe,
         )
         node = Node(server, "")
         node.address = server.start()

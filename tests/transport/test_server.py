@@ -13,6 +13,7 @@ import grpc
 import pytest
 from cryptography import x509
 
+from tests.transport.conftest import METHODS, open_stream
 from tests.transport.over_grpc import METHOD, get
 from vfl_node.errors import PeerError, PeerLost, PolicyError, UsageError
 from vfl_node.transport import server
@@ -32,14 +33,39 @@ NOW = datetime.now(timezone.utc)
         (["spiffe://trial/party/clinic"], "expected a peer of clinic, got spiffe://trial/party/clinic"),
     ],
 )
-@pytest.mark.parametrize("method", ["converse", "link"])
+@pytest.mark.parametrize("method", METHODS)
 def test_a_caller_of_another_identity_is_denied(node, certificates, uris: list[str], text: str, method: str) -> None:
     dialer = node.dialer(certificates.named("lab", uris))
     with pytest.raises(PeerError, match=text) as caught:
-        dialer.converse("job-1") if method == "converse" else dialer.link()
+        open_stream(dialer, method)
     assert caught.value.code == "E_IDENTITY"
-    assert node.pipes.empty()
-    assert node.links.empty()
+    assert node.reached == 0
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_peer_may_call_every_method(node, lab, method: str) -> None:
+    """The control of the refusals."""
+    open_stream(node.dialer(lab), method).close()
+    assert node.reached == 1
+
+
+def test_a_node_that_answers_no_probe_says_so() -> None:
+    """As one of an earlier release does."""
+    plain = NodeServer(
+        "127.0.0.1:0",
+        own="clinic",
+        federation="trial",
+        credentials=None,
+        peers={"lab"},
+        on_converse=lambda *_: None,
+        on_link=lambda *_: None,
+    )
+    try:
+        dialer = Dialer(plain.start(), own="lab", peer="clinic", federation="trial", credentials=None)
+        with pytest.raises(PeerLost, match="unimplemented"):
+            dialer.probe()
+    finally:
+        plain.stop(0)
 
 
 def test_a_caller_whose_certificate_does_not_hold_learns_why(node, certificates) -> None:

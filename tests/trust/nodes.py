@@ -15,6 +15,7 @@ from tests.trust.parties import FEDERATION, Party
 from vfl_node.errors import PolicyError, VflError
 from vfl_node.transport.generated.vfl.v1.session_pb2 import PairMessage
 from vfl_node.transport.guests import GuestCall
+from vfl_node.transport.probes import ProbeStream
 from vfl_node.transport.server import NodeServer
 from vfl_node.transport.streams import LinkStream, StreamPipe
 from vfl_node.trust import pairing
@@ -87,6 +88,7 @@ class Host:
             peers=self.known,
             on_converse=self._take_call,
             on_link=self._take_link,
+            on_probe=self._take_link,
             guests=self,
         )
         self.address = self.server.start()
@@ -127,7 +129,7 @@ class Host:
         self.took.append(party)
         raise PolicyError("not here")
 
-    def _take_link(self, party: str, link: LinkStream) -> None:
+    def _take_link(self, party: str, link: LinkStream | ProbeStream) -> None:
         self.took.append(party)
         raise PolicyError("not here")
 

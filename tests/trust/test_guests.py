@@ -14,7 +14,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
-from tests.transport.conftest import Certificates
+from tests.transport.conftest import METHODS, Certificates, open_stream
 from tests.trust.nodes import Host, failure, guess_at_once, join
 from tests.trust.parties import FEDERATION, Party
 from tests.trust.test_kept import Own
@@ -48,7 +48,7 @@ def outcome(credentials: Credentials, address: str, method: str = "converse") ->
     """The code with which a call of ``lab`` at the clinic ends."""
     dialer = Dialer(address, own="lab", peer="clinic", federation=FEDERATION, credentials=_Fixed(credentials))  # type: ignore[arg-type]
     try:
-        (dialer.converse("job-1") if method == "converse" else dialer.link()).close()
+        open_stream(dialer, method).close()
     except VflError as error:
         return error.code
     return ""
@@ -103,7 +103,7 @@ def test_a_guest_may_pair_only_and_only_while_an_invite_is_open(host: Host, clin
     assert outcome(caller, host.address) == "E_UNREACHABLE"  # the handshake fails
     assert failure(lab, host.address, b"12345") == "E_INVITE"
     host.invite()
-    assert [outcome(caller, host.address, method) for method in ("converse", "link")] == ["E_IDENTITY"] * 2
+    assert [outcome(caller, host.address, method) for method in METHODS] == ["E_IDENTITY"] * len(METHODS)
     host.invites.close()
     assert outcome(caller, host.address) == "E_UNREACHABLE"
     assert host.took == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -73,6 +74,17 @@ def nodes(trial: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair
     federation.start_both()
     yield federation
     federation.end_all()
+
+
+def test_the_doctor_finds_nothing_wrong_between_two_running_nodes(nodes: Paired) -> None:
+    since = nodes.client("clinic").health()["peers"]["lab"]["since"]
+    ended = command("doctor", "--config", nodes.config("lab"), "--json")
+    found = {check["number"]: check for check in json.loads(ended.stdout)["checks"]}
+    assert ended.returncode == 0, ended.stdout
+    assert {check["status"] for number, check in found.items() if number in (9, 13, 14)} == {"ok"}  # these need the peer's node
+    assert found[10]["figures"]["rtt_ms"] > 0
+    assert found[8]["figures"]["code"] == "E_FENCED"  # the lab's own node has the link, and keeps it
+    assert nodes.client("clinic").health()["peers"]["lab"]["since"] == since
 
 
 def test_a_running_node_shows_no_card_that_does_not_follow(nodes: Paired, tmp_path: Any) -> None:

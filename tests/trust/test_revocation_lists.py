@@ -13,7 +13,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from tests.transport.conftest import FEDERATION, PEM, Certificates, Node
+from tests.transport.conftest import FEDERATION, METHODS, PEM, Certificates, Node, open_stream
 from tests.transport.conftest import serve as serve
 from tests.trust.test_new_authority_nodes import LONG, Paired
 from vfl_node.errors import PolicyError, UsageError, VflError
@@ -66,10 +66,10 @@ def pair(tmp_path: Path) -> Pair:
     return Pair(tmp_path)
 
 
-def outcome(node: Node, caller: Credentials) -> str:
-    """The code with which a caller's conversation fails; empty if it is accepted."""
+def outcome(node: Node, caller: Credentials, method: str = "converse") -> str:
+    """The code with which a caller's stream fails; empty if it is accepted."""
     try:
-        node.dialer(caller, own=caller.name).converse("job-1").close()
+        open_stream(node.dialer(caller, own=caller.name), method).close()
     except VflError as error:
         return error.code
     return ""
@@ -81,7 +81,8 @@ def test_who_calls_with_a_revoked_certificate_is_refused_from_the_next_call_on(p
     caller = pair.made.unchecked("lab", pair.lab.certificate, pair.lab.key)
     assert [outcome(node, caller) for node in (careful, careless)] == ["", ""]
     pair.publish(pair.lab)
-    assert [outcome(node, caller) for node in (careful, careless)] == ["E_REVOKED", ""]
+    for method in METHODS:
+        assert [outcome(node, caller, method) for node in (careful, careless)] == ["E_REVOKED", ""]
 
 
 def test_who_answers_with_a_revoked_certificate_is_dialled_no_more(pair: Pair, serve: Callable[..., Node]) -> None:

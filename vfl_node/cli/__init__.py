@@ -22,6 +22,7 @@ from vfl_node.cli import (  # noqa: F401 - they register
     budget,
     check,
     compare,
+    doctor,
     extensions,
     jobs,
     ledger,

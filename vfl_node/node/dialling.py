@@ -81,6 +81,11 @@ class Dialling:
         with self._lock:
             return self.dialers.pop(name, None)
 
+    def reaches(self, name: str) -> bool | None:
+        """As :meth:`vfl_node.transport.dialer.Dialer.reaches`; None for a peer of which this node has no address."""
+        dialer = self.dialers.get(name)
+        return dialer.reaches() if dialer else None
+
     def stop(self) -> None:
         """Close everything that is still open."""
         for dialer in list(self.dialers.values()):

@@ -17,6 +17,7 @@ from vfl_node.node.calls import CONNECT_S, Calls, Waiting
 from vfl_node.node.certificates import CertificateWatch
 from vfl_node.node.dialling import Dialling
 from vfl_node.node.peer_state import NO_LINK, PeerState, PeerStates, clock_ahead, greeting, mistake_in, parting_error
+from vfl_node.node.probed import Probed
 from vfl_node.node.pulse import Beats
 from vfl_node.node.questions import Questions
 from vfl_node.node.renewal import Renewal
@@ -73,11 +74,10 @@ class Peers:
         self.steps: Callable[[str], Mapping[str, int]] = lambda peer: {}
         self._settings, self._on_notice = settings, on_notice
         self._recorder, self._voices = recorder, Voices(voices)
-        self._changed = threading.Condition()
+        self._changed, self._stopping = threading.Condition(), threading.Event()
         self._states = PeerStates({name: PeerState(name, peer.address) for name, peer in settings.connected.items()})
         self._beats = Beats(self._states, self._changed, steps=lambda peer: self.steps(peer), relays=settings.role == "active")
         self._asking = Questions(self._states, self._changed, self._send)
-        self._stopping = threading.Event()
         self._dialling = Dialling(
             settings,
             credentials,
@@ -122,6 +122,7 @@ class Peers:
                 instance=self._dialling.instance,
                 streams_per_party=settings.streams_per_party,
                 guests=guests,
+                on_probe=Probed(settings, self._dialling.reaches).answer,
             )
             if settings.listen
             else None

@@ -78,6 +78,9 @@ PAIR_S = 10.0
 GUEST_S = 3.0
 """How long a guest may take until its first message; until then it keeps no other one out."""
 
+MOST_PROBE_BYTES = 16 << 20
+"""Random bytes of one message of a probe."""
+
 BOUNDS: dict[type[Message], FieldBound] = {
     # Before two nodes know each other.
     session_pb2.PairMessage: FieldBound(MOST_PAIR_BYTES),
@@ -93,6 +96,8 @@ BOUNDS: dict[type[Message], FieldBound] = {
     session_pb2.Echo: FieldBound(64),
     session_pb2.CardShown: FieldBound(MOST_PAIR_BYTES),
     session_pb2.ExtensionSaid: FieldBound(MOST_PAIR_BYTES),
+    # A probe of the line.
+    session_pb2.ProbeMessage: FieldBound(MOST_PROBE_BYTES + 1024),
     # Any conversation.
     session_pb2.Frame: BULK,
     session_pb2.Preflight: FieldBound(64 << 10, {"fields": 512, "checkpoints": 64}),

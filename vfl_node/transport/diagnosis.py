@@ -16,7 +16,8 @@ from vfl_node.transport.identity import MALFORMED, dns_of, party_of, uri_of
 
 _HTTP2_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))  # and empty settings (RFC 9113)
 _SETTINGS = b"\x04"
-_EXPIRED, _NOT_YET_VALID, _OTHER_NAME = _NAMED = 10, 9, 62  # OpenSSL's X509_V_ERR_ numbers
+_EXPIRED, _NOT_YET_VALID, _OTHER_NAME = NAMED = 10, 9, 62
+"""OpenSSL's X509_V_ERR_ numbers of faults that are not about who has signed."""
 
 
 def diagnose(address: str, *, peer: str, federation: str, credentials: Credentials | None, timeout_s: float = 3.0) -> str:
@@ -43,15 +44,15 @@ def diagnose(address: str, *, peer: str, federation: str, credentials: Credentia
             if credentials is None:
                 plain.sendall(_HTTP2_PREFACE)
                 return "" if plain.recv(9)[3:4] == _SETTINGS else "it speaks no plaintext HTTP/2 (does that node use TLS?)"
-            with _context(credentials, peer).wrap_socket(plain, server_hostname=dns_of(peer, federation)) as secure:
+            with client_context(credentials, peer).wrap_socket(plain, server_hostname=dns_of(peer, federation)) as secure:
                 # A server that refuses this node's certificate closes the connection only after the handshake.
                 return "" if secure.recv(9) else _explain_refusal(credentials)
     except ssl.SSLCertVerificationError as error:
         try:
-            said = _explain_certificate(certificate_at(address, timeout_s), error, peer, federation)
+            said = explain_certificate(certificate_at(address, timeout_s), error, peer, federation)
         except MALFORMED:  # an error in a field that is read only now
             return "its certificate cannot be read"
-        paired = credentials is not None and peer in credentials.pins and error.verify_code not in _NAMED
+        paired = credentials is not None and peer in credentials.pins and error.verify_code not in NAMED
         return f"{said}; {_away(peer, 'this node')}" if paired else said
     except ssl.SSLError as error:
         return _explain_alert(error) + _explain_away(credentials)
@@ -81,7 +82,8 @@ def _away(renewed: str, away: str) -> str:
     return f"if {renewed} has a new authority, and {away} was away for more than 30 days, revoke it and pair again"
 
 
-def _context(credentials: Credentials, peer: str) -> ssl.SSLContext:
+def client_context(credentials: Credentials, peer: str) -> ssl.SSLContext:
+    """That of a handshake with ``peer`` in which both sides show a certificate, as gRPC's."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.set_alpn_protocols(["h2"])
@@ -106,10 +108,8 @@ def certificate_at(address: str, timeout_s: float = 3.0) -> x509.Certificate | N
     return None
 
 
-def _explain_certificate(
-    shown: x509.Certificate | None, error: ssl.SSLCertVerificationError, peer: str, federation: str
-) -> str:
-    """The reason why the peer's certificate was not accepted."""
+def explain_certificate(shown: x509.Certificate | None, error: ssl.SSLCertVerificationError, peer: str, federation: str) -> str:
+    """Why the certificate that was ``shown`` in the place of the peer's was not accepted."""
     if error.verify_code == _EXPIRED:
         return "its certificate has expired" + (f" on {shown.not_valid_after_utc:%Y-%m-%d %H:%M} UTC" if shown else "")
     if error.verify_code == _NOT_YET_VALID:

@@ -18,12 +18,16 @@ from vfl_node.transport import calls
 from vfl_node.transport.credentials import Credentials
 from vfl_node.transport.diagnosis import certificate_at, diagnose
 from vfl_node.transport.identity import MALFORMED, Validity, dns_of
+from vfl_node.transport.probes import ProbeStream
 from vfl_node.transport.streams import LinkStream, Stream, StreamPipe
 
 _DIALER_OPTIONS = (*calls.OPTIONS, ("grpc.use_local_subchannel_pool", 1), ("grpc.enable_retries", 0))
 
 LOOK_S = 0.1
 """How often a caller looks, while its call is not answered, whether it still wants it."""
+
+REACH_S = 1.0
+"""Limit of each step of :meth:`Dialer.reaches`."""
 
 S = TypeVar("S", bound=Stream[Any])
 
@@ -75,6 +79,14 @@ class Dialer:
     def link(self, *, timeout_s: float = 10.0) -> LinkStream:
         """Open the standing link. Raises as :meth:`converse`."""
         return self._dial("Link", LinkStream(self._peer), [], timeout_s, lambda: None)
+
+    def probe(self, *, timeout_s: float = 10.0) -> ProbeStream:
+        """Open a probe of the line. Raises as :meth:`converse`."""
+        return self._dial("Probe", ProbeStream(self._peer), [], timeout_s, lambda: None)
+
+    def reaches(self) -> bool:
+        """Whether the peer answers at its address, and takes this node's certificate; takes some seconds at most."""
+        return not self._diagnose(REACH_S)
 
     def shown(self) -> tuple[x509.Certificate, ...]:
         """The certificate that the peer shows now, by a handshake of its own; none if that does not succeed.
@@ -184,9 +196,9 @@ class Dialer:
             return self._unreachable(self._diagnose() or text)
         return self._unreachable(f"{text} ({failure.code().name.lower()})")
 
-    def _diagnose(self) -> str:
-        credentials = self._credentials and self._credentials.current()
-        return diagnose(self._address, peer=self._peer, federation=self._federation, credentials=credentials)
+    def _diagnose(self, timeout_s: float = 3.0) -> str:
+        own = self._credentials and self._credentials.current()
+        return diagnose(self._address, peer=self._peer, federation=self._federation, credentials=own, timeout_s=timeout_s)
 
     def _unreachable(self, cause: str) -> PeerLost:
         return PeerLost(f"{self._peer} cannot be reached at {self._address}: {cause}", code="E_UNREACHABLE")

@@ -24,6 +24,7 @@ from vfl_node.transport.connections import Connections, bind_error, most_connect
 from vfl_node.transport.credentials import Credentials
 from vfl_node.transport.guests import Entrance, Guests
 from vfl_node.transport.identity import party_of, uri_of
+from vfl_node.transport.probes import ProbeStream
 from vfl_node.transport.streams import LinkStream, Stream, StreamPipe
 
 STREAMS_PER_PARTY = 32
@@ -76,6 +77,7 @@ class NodeServer:
         instance: id of this process, so that a peer can distinguish two nodes with one identity.
         streams_per_party: how many streams one party may have open; each takes three threads until it ends.
         guests: whoever talks with guests that want to pair; None: there are none.
+        on_probe: called with (party, stream) for each probe of the line, as ``on_link``; None: nobody may probe.
     """
 
     def __init__(
@@ -91,7 +93,9 @@ class NodeServer:
         instance: str = "",
         streams_per_party: int = STREAMS_PER_PARTY,
         guests: Guests | None = None,
+        on_probe: Callable[[str, ProbeStream], None] | None = None,
     ) -> None:
+        self._on_probe = on_probe
         self._entrance = Entrance(guests)
         self._room = NEW_PEERS if guests else 0
         self._streams_per_party = streams_per_party
@@ -124,9 +128,10 @@ class NodeServer:
             "Link": grpc.stream_stream_rpc_method_handler(self._link),
             "Pair": grpc.stream_stream_rpc_method_handler(self._pair),
         }
-        workers = self._streams_per_party * (
-            len(self._peers) + self._room + 1
-        )  # each open stream has one; they start on demand
+        if self._on_probe:
+            handlers["Probe"] = grpc.stream_stream_rpc_method_handler(self._probe)
+        parties = len(self._peers) + self._room + 1
+        workers = self._streams_per_party * parties  # each open stream has one; they start on demand
         most = most_connections(workers)
         server = grpc.server(
             ThreadPoolExecutor(workers, thread_name_prefix="grpc"),
@@ -166,6 +171,10 @@ class NodeServer:
 
     def _link(self, incoming: Iterator[bytes], context: Any) -> Iterator[bytes]:
         return self._serve("Link", LinkStream, self._on_link, incoming, context)
+
+    def _probe(self, incoming: Iterator[bytes], context: Any) -> Iterator[bytes]:
+        assert self._on_probe
+        return self._serve("Probe", ProbeStream, self._on_probe, incoming, context)
 
     def _pair(self, incoming: Iterator[bytes], context: Any) -> Iterator[bytes]:
         """The call of a guest; those that are refused share the streams of strangers, and are slowed down like them."""

@@ -265,3 +265,29 @@ class PairMessage(_message.Message):
     commitment: bytes
     box: bytes
     def __init__(self, element: _Optional[bytes] = ..., card_sha256: _Optional[bytes] = ..., commitment: _Optional[bytes] = ..., box: _Optional[bytes] = ...) -> None: ...
+
+class ProbeMessage(_message.Message):
+    __slots__ = ("number", "hello", "kernel", "heard_us", "answered_us", "wanted_bytes", "dial_back", "dialled", "hold_s", "sha256", "random")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    HELLO_FIELD_NUMBER: _ClassVar[int]
+    KERNEL_FIELD_NUMBER: _ClassVar[int]
+    HEARD_US_FIELD_NUMBER: _ClassVar[int]
+    ANSWERED_US_FIELD_NUMBER: _ClassVar[int]
+    WANTED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    DIAL_BACK_FIELD_NUMBER: _ClassVar[int]
+    DIALLED_FIELD_NUMBER: _ClassVar[int]
+    HOLD_S_FIELD_NUMBER: _ClassVar[int]
+    SHA256_FIELD_NUMBER: _ClassVar[int]
+    RANDOM_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    hello: Hello
+    kernel: str
+    heard_us: int
+    answered_us: int
+    wanted_bytes: int
+    dial_back: bool
+    dialled: int
+    hold_s: int
+    sha256: bytes
+    random: bytes
+    def __init__(self, number: _Optional[int] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., kernel: _Optional[str] = ..., heard_us: _Optional[int] = ..., answered_us: _Optional[int] = ..., wanted_bytes: _Optional[int] = ..., dial_back: bool = ..., dialled: _Optional[int] = ..., hold_s: _Optional[int] = ..., sha256: _Optional[bytes] = ..., random: _Optional[bytes] = ...) -> None: ...
