@@ -93,7 +93,7 @@ def test_a_job_whose_party_is_away_keeps_no_place_from_others(stage: Stage) -> N
 def test_the_queue_is_bounded_for_a_peer_and_in_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from tests.node.test_jobs import Node
 
-    monkeypatch.setattr(admission, "MOST_QUEUED", 2)
+    monkeypatch.setattr(admission, "MOST_WAITING", 2)
     node = Node(tmp_path)
     try:
         node.settings = node.settings.model_copy(update={"jobs_at_once": 1})

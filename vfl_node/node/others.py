@@ -54,7 +54,7 @@ class Others:
 
     Attributes:
         names: of these parties.
-        queueing: those in whose queues the job waits.
+        queueing: those in whose queues the job waits → whether that node begins nothing new.
         begun: whether the job has had an attempt, so that all of them know of it.
         consents: as they were given.
     """
@@ -63,10 +63,9 @@ class Others:
         self, own: str, record: Record, peers: Peers, ready: Callable[[], bool], ending: Ending, consents: JobConsents
     ) -> None:
         self.names = record.others(own)
-        self.queueing: set[str] = set()
+        self.queueing: dict[str, bool] = {}
         self.begun = bool(record.attempt)
-        self._own, self._record, self._peers, self._ready = own, record, peers, ready
-        self._ending = ending
+        self._own, self._record, self._peers, self._ready, self._ending = own, record, peers, ready, ending
         self.consents = consents
         self._settled: set[str] = set()  # who has stored all consents
         self._asked: dict[str, set[str]] = {}  # who has answered last → parties whose owners are asked, as it says
@@ -290,7 +289,8 @@ class Others:
         self._asked[name] = asked = set(reply.asked) if reply.accepted else set()
         if reply.accepted and name not in asked:
             self.hear_consents(name, reply.consents)
-        (self.queueing.add if reply.waits else self.queueing.discard)(name)
+        self.queueing = {other: new for other, new in self.queueing.items() if other != name}
+        self.queueing |= {name: reply.draining} if reply.waits else {}
         if not reply.accepted:
             self._raise_refusal(name, reply)
 

@@ -160,6 +160,7 @@ class Node:
             "peers": self.peers.status(),
             "data": self._data.health(),
             "places": self._works.places(),
+            "draining": bool(self._works.draining),
             "certificate_days": self.peers.certificate_days,
             **machine_state(self.settings.state_dir),
             "budgets": budgets(self.settings, self._store),
@@ -177,9 +178,10 @@ class Node:
         """One job, or None."""
         return self._jobs.view(job_id)
 
-    def submit(self, job_yaml: str, person: str | None = None) -> dict[str, Any]:
+    def submit(self, job_yaml: str, person: str | None = None, priority: int = 0) -> dict[str, Any]:
         """Register a job of the owner, or of a ``person`` here. Raises UsageError."""
-        record = self._jobs.submit(parse(job_yaml, Job, source="the job", context=LASTING_NAMES), person=person)
+        job = parse(job_yaml, Job, source="the job", context=LASTING_NAMES)
+        record = self._jobs.submit(job, person=person, priority=priority)
         return self._jobs.view(record.id) or {}
 
     def cancel(self, job_id: str) -> dict[str, Any]:
@@ -225,6 +227,10 @@ class Node:
     def apply_policy(self, text: str, person: str | None) -> dict[str, Any]:
         """As :meth:`vfl_node.node.policies.Policies.apply`."""
         return self.policies.apply(text, person)
+
+    def drain(self, *, on: bool) -> None:
+        """As :meth:`vfl_node.node.draining.Draining.set`."""
+        self._works.draining.set(on=on)
 
     def prune(self, *, days: float | None, keep: int | None, models: bool, dry: bool) -> list[str]:
         """Remove jobs that have ended. Raises VflError."""

@@ -11,6 +11,10 @@ waiting for each other in a circle:
 
 Peers cannot keep a node from its owner or from each other. Each peer's jobs have a share of the places, and the last place is
 for jobs of the owner. Where there is only one, the owner's jobs are first in line.
+
+Who waits is sorted by priority, then by whose jobs have taken the least of this node lately, then by number. Each hour of
+waiting adds one to a priority. So of two jobs that can go on, one that came more than :data:`PRIORITIES` hours before the other
+goes first, and no job waits for ever. The order decides nothing else: the two rules above hold in any order.
 """
 
 from __future__ import annotations
@@ -21,6 +25,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import contextmanager
 from itertools import count
+from typing import NamedTuple
 
 ABLE_S = 0.2
 """For how long an answer to whether a job can go on is used again."""
@@ -31,6 +36,33 @@ PATIENCE_S, REST_S = 30.0, 10.0
 LOOK_S = 0.2
 """How often a job checks whether a free place is for it: nobody announces that a job can go on by now."""
 
+AGING_S = 3600.0
+"""So long a wait adds one to a job's priority."""
+
+LEAST, MOST = -2, 2
+"""The lowest and the highest priority."""
+
+PRIORITIES = MOST - LEAST + 1
+"""How many there are: also so many hours after which no job that comes is before one that waits."""
+
+
+class Position(NamedTuple):
+    """How a job stands in the queue.
+
+    Attributes:
+        place: its place, from 1; 0: it does not wait.
+        of: how many jobs wait.
+        fits: whether there is a place for it.
+        over: how many jobs of its peer run, where those are as many as may; else None.
+        drained: whether this node begins nothing new.
+    """
+
+    place: int
+    of: int
+    fits: bool
+    over: int | None
+    drained: bool
+
 
 class Turns:
     """The places of one node.
@@ -38,26 +70,49 @@ class Turns:
     Args:
         places: how many jobs go on at once.
         of_peer: how many of them jobs of one peer may have; None: all that peers may have.
+        spent: what the jobs of a peer (None: of the owner) have taken lately; called often, under a lock.
+
+    Attributes:
+        draining: whether no job may begin; those that have begun go on.
     """
 
-    def __init__(self, places: int, of_peer: Callable[[str], int] | None = None) -> None:
+    def __init__(
+        self,
+        places: int,
+        of_peer: Callable[[str], int] | None = None,
+        spent: Callable[[str | None], float] = lambda peer: 0.0,
+    ) -> None:
         self._places = places
         self._for_peers = max(1, places - 1)
         self._of_peer = of_peer or (lambda _: self._for_peers)
+        self._spent, self._sorted = spent, -ABLE_S
+        self.draining = False
         self._changed = threading.Condition()
         self._numbers = count()
         self._waiting: list[Turn] = []
         self._holding: set[Turn] = set()
 
-    def enter(self, able: Callable[[], bool], peer: str | None = None) -> Turn:
-        """A turn behind all others.
+    def enter(
+        self,
+        able: Callable[[], bool],
+        peer: str | None = None,
+        *,
+        priority: int = 0,
+        waited_s: float = 0.0,
+        begun: bool = False,
+    ) -> Turn:
+        """A turn behind all others of the same priority.
 
         Args:
             able: says whether its job can go on now; called often, by any thread, under a lock, so it must take no lock itself.
             peer: who submitted the job; None: this node's owner.
+            priority: of the job, from :data:`LEAST` to :data:`MOST`; that of a peer's job is at most 0.
+            waited_s: for how long it has waited already.
+            begun: whether it has run before.
         """
+        since = time.monotonic() - max(0.0, waited_s)
         with self._changed:
-            turn = Turn(self, next(self._numbers), able, peer)
+            turn = Turn(self, next(self._numbers), able, peer, min(priority, 0) if peer else priority, since, begun)
             self._line_up(turn)
         return turn
 
@@ -68,7 +123,7 @@ class Turns:
 
     def _choose_next(self, holding: Set[Turn]) -> Turn | None:
         """Whose turn it is while ``holding`` have places: that of the first job that can go on; if none can, of the first."""
-        fitting = self._fitting(self._waiting, holding)
+        fitting = self._fitting(self._in_order(), holding)
         awake = [turn for turn in fitting if turn._rests_until <= time.monotonic()] or fitting
         return next((turn for turn in awake if turn._able), awake[0] if awake else None)
 
@@ -77,36 +132,67 @@ class Turns:
         running = Counter(turn._peer for turn in holding)
         own_only = running.total() - running[None] >= self._for_peers
         room = running.total() < self._places
-        free = [turn for turn in turns if room and not turn._held_back]
+        free = [turn for turn in turns if room and not turn._held_back and (turn.begun or not self.draining)]
         return [turn for turn in free if not (turn._peer and (own_only or running[turn._peer] >= self._of_peer(turn._peer)))]
 
     def _line_up(self, turn: Turn) -> None:
         self._waiting.append(turn)
-        self._waiting.sort(key=lambda turn: (self._places == 1 and turn._peer is not None, turn._number))
+        self._sorted = -ABLE_S
+
+    def _in_order(self) -> list[Turn]:
+        """Who waits, in order; sorted anew now and then, as time passes and places are used."""
+        if (now := time.monotonic()) - self._sorted > ABLE_S:
+            self._waiting.sort(key=lambda turn: self._rank(turn, now))
+            self._sorted = now
+        return self._waiting
+
+    def _rank(self, turn: Turn, now: float) -> tuple[int, bool, float, int]:
+        level = turn.priority + int((now - turn._since) / AGING_S)
+        return -level, self._places == 1 and turn._peer is not None, self._spent(turn._peer), turn._number
 
 
 class Turn:
-    """The turn of one job."""
+    """The turn of one job.
 
-    def __init__(self, turns: Turns, number: int, able: Callable[[], bool], peer: str | None) -> None:
+    Attributes:
+        priority: of the job.
+        begun: whether the job has run, so that it goes on while the node begins nothing new.
+    """
+
+    def __init__(
+        self, turns: Turns, number: int, able: Callable[[], bool], peer: str | None, priority: int, since: float, begun: bool
+    ) -> None:
         self._turns = turns
         self._number = number
         self._peer = peer
+        self.priority, self._since, self.begun = priority, since, begun
         self._is_able = able
         self._known = (-ABLE_S, False)
         self._rests_until = 0.0
-        self._held_back = False
+        self._held_back = self._short = False
 
     @property
     def place(self) -> int:
         """Its place in the queue, from 1; 0 while it has a place at the node, and after it has left."""
         with self._turns._changed:
-            return self._turns._waiting.index(self) + 1 if self in self._turns._waiting else 0
+            return self._turns._in_order().index(self) + 1 if self in self._turns._waiting else 0
+
+    @property
+    def position(self) -> Position:
+        """How it stands in the queue."""
+        turns = self._turns
+        with turns._changed:
+            running = sum(turn._peer == self._peer for turn in turns._holding)
+            over = self._peer is not None and running >= turns._of_peer(self._peer)
+            fits = bool(turns._fitting([self], turns._holding))
+            drained = turns.draining and not self.begun
+            return Position(self.place, len(turns._waiting), fits, running if over else None, drained)
 
     @property
     def contested(self) -> bool:
-        """Whether another job that can go on waits for the place of this one."""
-        return self._heir is not None
+        """Whether another job that can go on waits for the place of this one, or for its memory."""
+        with self._turns._changed:
+            return self._heir is not None or any(turn._short for turn in self._turns._waiting)
 
     @property
     def owed(self) -> bool:
@@ -150,13 +236,16 @@ class Turn:
                 turns._changed.notify_all()
 
     @contextmanager
-    def held_back(self) -> Iterator[None]:
-        """A context in which the job wants no place and lets others go first: an owner is still asked."""
-        self._held_back = True
+    def held_back(self, *, short: bool = False) -> Iterator[None]:
+        """A context in which the job wants no place and lets others go first: an owner is still asked.
+
+        ``short``: it waits for memory instead, which jobs may have that have not met their parties yet.
+        """
+        self._held_back, self._short = True, short
         try:
             yield
         finally:
-            self._held_back = False
+            self._held_back = self._short = False
 
     def leave(self) -> None:
         """The job has ended. Idempotent."""
