@@ -15,6 +15,7 @@ from vfl_node.progress import (
     EpochTrained,
     Event,
     HoursAwaited,
+    MemoryAwaited,
     InputRefused,
     LocalEpochTrained,
     OverlapDoubted,
@@ -42,6 +43,7 @@ EVENTS: list[Event] = [
     PeersAwaited(("lab",), "lost lab", 30.0),
     OwnersAsked(("lab",)),
     HoursAwaited(),
+    MemoryAwaited(),
     InputRefused("no column 'id'"),
 ]
 

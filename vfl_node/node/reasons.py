@@ -59,8 +59,9 @@ def _find(record: Record, own: str, turn: Turn, others: Others, start: JobStart,
     if position.drained:
         return "drain", "this node is draining"
     if absent:
-        since = {name: peers.status()[name]["since"] for name in absent}
-        return "away", join_names([f"{name} away since {_clock(str(at))}" for name, at in since.items()])
+        status = peers.status()
+        since = {name: status.get(name, {}).get("since") for name in absent}  # of one that is revoked nothing is known
+        return "away", join_names([f"{name} away{f' since {_clock(str(at))}' if at else ''}" for name, at in since.items()])
     if short := start.short:
         return "memory", f"memory {short[0] / 2**30:.1f} of {short[1] / 2**30:.1f} GiB"
     if position.over is not None:

@@ -53,14 +53,10 @@ class Pages:
             "interval": results.format_interval,
             "budgets": overview.budget_groups,
             "used": overview.used_lines,
+            "span": words.human_span,
         }
         self._templates.filters |= {**lines, **figures, "time": words.human_time, "age": words.human_age}
-        self._templates.filters |= {
-            "duration": words.human_seconds,
-            "span": words.human_span,
-            "bytes": words.human_bytes,
-            "names": words.join_names,
-        }
+        self._templates.filters |= {"duration": words.human_seconds, "bytes": words.human_bytes, "names": words.join_names}
         self._templates.filters |= {"anchor": terms.anchor, "limit": lambda name: overview.TITLES.get(name, name)}
         self._templates.globals["metric_titles"] = {name: title for name, (title, *_) in results.METRICS.items()}
         self._templates.globals["terms"] = terms.TERMS

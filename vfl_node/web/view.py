@@ -36,8 +36,8 @@ class NodeView(TrustView, AskView, PolicyView, LedgerView, ExtensionView, QueueV
 
         It has status, party, role, version, peers (name → {online, address, since, cause, version, round_trip_ms,
         certificate_days, clock_ahead_s}; online is None of one that is relayed), data (what is known of its table, or of each
-        of several, or None), places (busy, most, queued), draining (whether it begins nothing new), certificate_days, memory_free and disk_free (bytes; None where not
-        known) and budgets (:func:`vfl_node.node.budgets.budgets`).
+        of several, or None), places (busy, most, queued), draining (whether it begins nothing new), certificate_days,
+        memory_free and disk_free (bytes; None where not known) and budgets (:func:`vfl_node.node.budgets.budgets`).
         """
 
     def jobs(self) -> list[dict[str, Any]]:
@@ -49,8 +49,8 @@ class NodeView(TrustView, AskView, PolicyView, LedgerView, ExtensionView, QueueV
         figure), meters (as in the report, of those known), remark and note (lines for people: a permanent one and a current
         one), alone ({epoch, epochs} while a model of this party alone trains, else {}), parties, submitted, finished, took_s
         (seconds between the two, or None), error ({code, message, hint} or None), resumable, queue (as
-        :func:`vfl_node.node.reasons.explain_wait`, while it waits, or None), time_left_s ([least, most] while it runs, or None),
-        report (whether there is one) and, of that, started, seconds, metrics, metric, leaks, leak_values and
+        :func:`vfl_node.node.reasons.explain_wait` while it waits, or None), time_left_s ([least, most] while it runs, or
+        None), report (whether there is one) and, of that, started, seconds, metrics, metric, leaks, leak_values and
         helped (:func:`vfl_node.report.summary.listed_figures`); leaks of a job under way are those seen so far.
         """
 
