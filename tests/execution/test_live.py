@@ -15,9 +15,9 @@ from vfl_node.progress import (
     EpochTrained,
     Event,
     HoursAwaited,
-    MemoryAwaited,
     InputRefused,
     LocalEpochTrained,
+    MemoryAwaited,
     OverlapDoubted,
     OwnersAsked,
     PeersAwaited,
@@ -139,6 +139,7 @@ def test_milestones_are_logged_and_a_wait_only_once(progress: LiveProgress) -> N
         {"event": "lost lab; waiting up to 30 s for lab"},
         {"event": "waiting for lab: its owner is asked"},
         {"event": "waiting for the hours of this node's policy"},
+        {"event": "waiting for memory that other jobs have"},
         {"event": "no column 'id'"},
     ]
 

@@ -74,6 +74,29 @@ def test_jobs_submitted_at_two_ends_in_opposite_orders_all_end(stage: Stage, eac
             assert stage.federation.end(name, job_id)["state"] == "done"
 
 
+def test_a_node_that_drains_begins_nothing_and_what_runs_ends(stage: Stage) -> None:
+    federation = stage.federation
+
+    def reason(name: str) -> str:
+        return (federation.view(name, waiting).get("queue") or {}).get("reason", "")
+
+    running = stage.submit()
+    stage.in_a_round(running)
+    federation.client("lab").drain(on=True)
+    waiting = stage.submit()
+    federation.wait_until(lambda: (reason("clinic"), reason("lab")) == ("place 1 of 1", "this node is draining"))
+    stage.let_it_end()
+    assert federation.end("lab", running)["state"] == "done"
+    federation.wait_until(lambda: reason("clinic") == "lab is draining")
+    federation.kill("lab", 15)
+    federation.start("lab")
+    federation.wait_until(lambda: reason("lab") == "this node is draining")
+    health = federation.client("lab").health()
+    assert (health["draining"], health["places"]["busy"]) == (True, 0)
+    federation.client("lab").drain(on=False)
+    stage.all_done(waiting)
+
+
 def test_a_job_whose_party_is_away_keeps_no_place_from_others(stage: Stage) -> None:
     """Two parties are enough for some jobs: those go on while another waits for the third."""
     federation = stage.federation
@@ -85,6 +108,7 @@ def test_a_job_whose_party_is_away_keeps_no_place_from_others(stage: Stage) -> N
     federation.wait_until(lambda: federation.view("clinic", pair)["state"] in ("running", "done", "failed"), 60)
     federation.wait_until(lambda: federation.view("lab", pair).get("state") in ("running", "done", "failed"), 60)
     assert federation.view("clinic", stuck)["state"] == "waiting"
+    assert federation.view("clinic", stuck)["queue"]["reason"].startswith("notary away since ")
     federation.start("notary")
     stage.let_it_end()
     stage.all_done(stuck)

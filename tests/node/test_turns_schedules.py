@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.thorough import examples
 from vfl_node.node import turns as module
 from vfl_node.node.others import INVITED_S
-from vfl_node.node.turns import AGING_S, LEAST, MOST, PATIENCE_S, PRIORITIES, REST_S, Turn, Turns
+from vfl_node.node.turns import AGING_S, LEAST, MOST, PRIORITIES, REST_S, Turn, Turns
 
 STEP_S = 5.0
 """How often each job looks, on the clock of these tests."""
@@ -59,7 +59,7 @@ class Job:
 
     def able(self, at: str, clock: Clock) -> bool:
         """As :attr:`vfl_node.node.others.Others.able`."""
-        before = [name for name in self.parties[: self.parties.index(at)] if name in self.met_by(at)]
+        before = [] if at == self.parties[0] else [self.parties[0]]
         invited = not before or any(self.said.get(name, -INVITED_S) > clock.now - INVITED_S for name in before)
         return invited and len(self.turns) == len(self.parties)
 
@@ -67,24 +67,25 @@ class Job:
         """The parties with which one talks."""
         return [name for name in self.parties if name != at and not {name, at} <= set(PASSIVE)]
 
-    def look(self, at: str, clock: Clock, *, gives_way: bool) -> None:
+    def look(self, at: str, clock: Clock, *, gives_way: bool, leaders: bool) -> None:
         """What the work on this job does at one party in one step."""
         turn = self.turns[at]
         if turn.place:
             if turn.take(0):
                 self.since[at] = clock.now
-        elif gives_way and turn.contested:
+        elif gives_way:
             queueing = any(self.turns[name].place for name in self.met_by(at) if name in self.turns)
-            able = self.able(at, clock)
-            patient = not queueing or clock.now - self.since[at] < PATIENCE_S
-            if turn.owed or not (patient and able):
+            able, leads = self.able(at, clock), leaders and at == self.parties[0]
+            if turn.must_yield(self.since[at], able=able, queueing=queueing, leads=leads):
                 del self.since[at]
                 turn.give_back(REST_S if able else 0.0)
         if at in self.since:
             self.said[at] = clock.now
 
 
-def play(jobs: list[Job], places: dict[str, int], clock: Clock, steps: int, *, gives_way: bool = True) -> int:
+def play(
+    jobs: list[Job], places: dict[str, int], clock: Clock, steps: int, *, gives_way: bool = True, leaders: bool = True
+) -> int:
     """Have nodes work on ``jobs`` for so many steps at most; how many jobs have not ended."""
     spent: dict[str, Counter[str | None]] = {name: Counter() for name in NODES}
     nodes = {name: Turns(places[name], spent=lambda peer, name=name: spent[name][peer]) for name in NODES}
@@ -100,7 +101,7 @@ def play(jobs: list[Job], places: dict[str, int], clock: Clock, steps: int, *, g
                     )
             if job.left < 0:
                 for at in job.turns:
-                    job.look(at, clock, gives_way=gives_way)
+                    job.look(at, clock, gives_way=gives_way, leaders=leaders)
             if len(job.since) == len(job.parties):  # all have met
                 job.left = job.steps if job.left < 0 else job.left - 1
                 for at in job.parties:
@@ -131,7 +132,9 @@ SCHEDULES = settings(
 
 
 @SCHEDULES
-@given(jobs=st.lists(a_job(), min_size=2, max_size=9), places=st.fixed_dictionaries({name: st.integers(1, 3) for name in NODES}))
+@given(
+    jobs=st.lists(a_job(), min_size=2, max_size=9), places=st.fixed_dictionaries({name: st.integers(1, 3) for name in NODES})
+)
 def test_jobs_of_any_priorities_never_wait_in_a_circle(clock: Clock, jobs: list[Job], places: dict[str, int]) -> None:
     """Each job takes its own time, and at most 60 steps (300 s) of waiting for others to give way."""
     most = 13 + sum(job.steps for job in jobs) + 60 * len(jobs)
@@ -150,6 +153,19 @@ def test_without_giving_way_they_do(clock: Clock) -> None:
     assert play(jobs(), places, clock, 500) == 0
 
 
+def test_two_passive_parties_that_never_talk_do_not_wait_for_each_other(clock: Clock) -> None:
+    """A control of the first party's part: nobody wants its places, and each other one has a place for another job."""
+
+    def jobs() -> list[Job]:
+        parties = ("north", "bank", "lab")
+        late = {"north": 0, "bank": 0, "lab": 6}
+        return [Job(parties, "bank", 0, late, 2), Job(parties, "lab", 0, late | {"bank": 6, "lab": 0}, 2)]
+
+    places = {"north": 2, "south": 1, "bank": 1, "lab": 1, "notary": 1}
+    assert play(jobs(), places, clock, 500, leaders=False) == 2
+    assert play(jobs(), places, clock, 500) == 0
+
+
 arrivals = st.lists(
     st.tuples(st.floats(0, 12), st.integers(LEAST, MOST), st.sampled_from([None, "bank", "lab"]), st.floats(0.01, 3)),
     min_size=2,
@@ -158,7 +174,9 @@ arrivals = st.lists(
 
 
 @settings(SCHEDULES, max_examples=examples(10_000, fewer=200))
-@given(arrivals=arrivals, places=st.integers(1, 3), spent=st.fixed_dictionaries(dict.fromkeys(("bank", "lab"), st.floats(0, 9))))
+@given(
+    arrivals=arrivals, places=st.integers(1, 3), spent=st.fixed_dictionaries(dict.fromkeys(("bank", "lab"), st.floats(0, 9)))
+)
 def test_no_job_is_overtaken_by_one_that_comes_hours_later(clock: Clock, arrivals: Any, places: int, spent: Any) -> None:
     """Of two that have room, the one that came as many hours earlier as there are priorities goes first."""
     turns, began = Turns(places, spent=lambda peer: spent.get(peer, 4.0)), clock.now

@@ -18,7 +18,7 @@ from vfl_node.node.consents import Consents
 from vfl_node.node.others import ASK_QUEUED_S, Others
 from vfl_node.node.record import Record
 from vfl_node.node.store import Store
-from vfl_node.node.turns import PATIENCE_S, Turn
+from vfl_node.node.turns import Turn
 from vfl_node.progress import HoursAwaited, MemoryAwaited, Progress, Queued
 from vfl_node.settings.node import Settings
 from vfl_node.trust.manifest import VALID_DAYS, parse_manifest
@@ -76,14 +76,14 @@ class JobStart:
             raise GaveWay("other jobs have the memory", for_peer="other jobs have its memory")
 
     def give_way(self, turn: Turn | None, since: float) -> None:
-        """Raise GaveWay if another job could go on in the place of this one, which has not met all parties.
+        """Raise GaveWay if this job, which has not met all parties, is to give its place back.
 
         ``since``: when it got the place or last had all its parties, monotonic seconds.
         """
-        if turn is None or turn.place or not turn.contested:
+        if turn is None or turn.place:
             return
-        patient = not self._others.queueing or time.monotonic() - since < PATIENCE_S
-        if turn.owed or not (patient and self._others.able):
+        queueing, leads = bool(self._others.queueing), self._record.active == self._settings.name
+        if turn.must_yield(since, able=self._others.able, queueing=queueing, leads=leads):
             raise GaveWay("another job goes first", for_peer="another job goes first at its node")
 
     def check(self, turn: Turn | None) -> None:

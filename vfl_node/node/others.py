@@ -71,7 +71,6 @@ class Others:
         self._asked: dict[str, set[str]] = {}  # who has answered last → parties whose owners are asked, as it says
         self._done_at: set[str] = set()
         self._parties = record.job.parties
-        self._before = record.parties[: record.parties.index(own)]
         self._invited: dict[str, float] = {}  # party → when it last said that it has a place for the job
 
     @property
@@ -113,12 +112,9 @@ class Others:
 
     @property
     def able(self) -> bool:
-        """Whether all are connected and may run the job, and one that stands before this party in its order has a place.
-
-        That of the first party needs no other one.
-        """
-        lately = time.monotonic() - INVITED_S
-        invited = not self._before or any(self._invited.get(name, -INVITED_S) > lately for name in self._before)
+        """Whether all are connected and may run the job, and its first party, the active one, has a place for it."""
+        first = self._parties.active
+        invited = first == self._own or time.monotonic() - self._invited.get(first, -INVITED_S) < INVITED_S
         return invited and not self.undecided and all(map(self._peers.online, self.names))
 
     def invite(self, name: str) -> None:

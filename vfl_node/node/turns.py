@@ -1,24 +1,27 @@
 """Which jobs run and which wait: a node has a number of places, and jobs that find none wait in a queue.
 
-A job needs a place at each of its parties, whose queues may hold the same jobs in different orders. Two rules keep jobs from
+A job needs a place at each of its parties, whose queues may hold the same jobs in different orders. Three rules keep jobs from
 waiting for each other in a circle:
 
-- The next place goes to the first waiting job that can go on: all its other parties are connected, and one that stands before
-  this party in the job's order (active, passive, coordinator) has a place for it. So places are taken in the same order of
-  parties everywhere.
+- The next place goes to the first waiting job that can go on: all its other parties are connected, and its first party, the
+  active one, has a place for it. So places are taken there first, and then at the others.
 - A job that has a place but has not met all its parties gives the place to one that can go on: at once if it cannot go on
   itself, and after a while if it could. It keeps its number, and rests for a while so that others have a turn.
+- The first party of a job gives its place back if the job has waited for long in another party's queue, even if no other job
+  wants it here. Two passive parties may each have a place for the job that waits at the other one, and do not talk to each
+  other. It then stays away for a random time, and twice as long passes until it does so again.
 
 Peers cannot keep a node from its owner or from each other. Each peer's jobs have a share of the places, and the last place is
 for jobs of the owner. Where there is only one, the owner's jobs are first in line.
 
 Who waits is sorted by priority, then by whose jobs have taken the least of this node lately, then by number. Each hour of
 waiting adds one to a priority. So of two jobs that can go on, one that came more than :data:`PRIORITIES` hours before the other
-goes first, and no job waits for ever. The order decides nothing else: the two rules above hold in any order.
+goes first, and no job waits for ever. The order decides nothing else: the rules above hold in any order.
 """
 
 from __future__ import annotations
 
+import random
 import threading
 import time
 from collections import Counter
@@ -31,7 +34,11 @@ ABLE_S = 0.2
 """For how long an answer to whether a job can go on is used again."""
 
 PATIENCE_S, REST_S = 30.0, 10.0
-"""How long a place is kept for a job that waits in another party's queue, while others could go on; how long it then rests."""
+"""About how long a place is kept for a job that waits in another party's queue, while others could go on, and how long it then
+rests."""
+
+MOST_PATIENCE_S = 1800.0
+"""How long the first party at most keeps its place for a job that waits in another party's queue."""
 
 LOOK_S = 0.2
 """How often a job checks whether a free place is for it: nobody announces that a job can go on by now."""
@@ -132,7 +139,9 @@ class Turns:
         running = Counter(turn._peer for turn in holding)
         own_only = running.total() - running[None] >= self._for_peers
         room = running.total() < self._places
-        free = [turn for turn in turns if room and not turn._held_back and (turn.begun or not self.draining)]
+        now = time.monotonic()
+        wanting = [turn for turn in turns if room and not turn._held_back and turn._away_until <= now]
+        free = [turn for turn in wanting if turn.begun or not self.draining]
         return [turn for turn in free if not (turn._peer and (own_only or running[turn._peer] >= self._of_peer(turn._peer)))]
 
     def _line_up(self, turn: Turn) -> None:
@@ -168,7 +177,8 @@ class Turn:
         self.priority, self._since, self.begun = priority, since, begun
         self._is_able = able
         self._known = (-ABLE_S, False)
-        self._rests_until = 0.0
+        self._rests_until = self._away_until = 0.0
+        self._patience_s, self._doubled = PATIENCE_S, 1
         self._held_back = self._short = False
 
     @property
@@ -183,10 +193,11 @@ class Turn:
         turns = self._turns
         with turns._changed:
             running = sum(turn._peer == self._peer for turn in turns._holding)
+            if not (place := self.place):
+                return Position(0, len(turns._waiting), fits=False, over=None, drained=False)
             over = self._peer is not None and running >= turns._of_peer(self._peer)
             fits = bool(turns._fitting([self], turns._holding))
-            drained = turns.draining and not self.begun
-            return Position(self.place, len(turns._waiting), fits, running if over else None, drained)
+            return Position(place, len(turns._waiting), fits, running if over else None, turns.draining and not self.begun)
 
     @property
     def contested(self) -> bool:
@@ -208,6 +219,24 @@ class Turn:
             following, heir = turns._choose_next(turns._holding), turns._choose_next(turns._holding - {self})
             return heir if heir is not None and heir._able and heir is not following else None
 
+    def must_yield(self, since: float, *, able: bool, queueing: bool, leads: bool) -> bool:
+        """Whether a job that has a place, and has not met all its parties, gives the place back now.
+
+        Args:
+            since: when it got the place, or last had met them all, monotonic seconds.
+            able: whether it can go on.
+            queueing: whether it waits in the queue of another party.
+            leads: whether this is the first party of the job, which hears of all others.
+        """
+        held_s = time.monotonic() - since
+        if self.contested and (self.owed or not able or (queueing and held_s >= self._patience_s)):
+            return True
+        if not (leads and queueing and held_s >= min(self._doubled * self._patience_s, MOST_PATIENCE_S)):
+            return False
+        self._away_until = time.monotonic() + 3 * _about(PATIENCE_S)
+        self._doubled *= 2
+        return True
+
     def take(self, timeout_s: float) -> bool:
         """Wait up to ``timeout_s`` for a place; returns whether the job has one."""
         turns, limit = self._turns, time.monotonic() + timeout_s
@@ -217,6 +246,7 @@ class Turn:
                 if room and turns._choose_next(turns._holding) is self:
                     turns._waiting.remove(self)
                     turns._holding.add(self)
+                    self._patience_s = _about(PATIENCE_S)
                     turns._changed.notify_all()  # there may be room for the next one
                     break
                 left = limit - time.monotonic()
@@ -229,7 +259,7 @@ class Turn:
         """Give the place to another job, and wait for one again with the old number, but not before ``rest_s`` have passed."""
         turns = self._turns
         with turns._changed:
-            self._rests_until = time.monotonic() + rest_s
+            self._rests_until = time.monotonic() + _about(rest_s)
             if self in turns._holding:
                 turns._holding.discard(self)
                 turns._line_up(self)
@@ -263,3 +293,8 @@ class Turn:
             able = self._is_able()
             self._known = (time.monotonic(), able)
         return able
+
+
+def _about(seconds: float) -> float:
+    """From half of ``seconds`` to one and a half: nodes that do the same at the same time would do so again and again."""
+    return seconds * random.uniform(0.5, 1.5)  # noqa: S311 - no secret
