@@ -41,7 +41,7 @@ def explain_wait(record: Record, own: str, turn: Turn, others: Others, start: Jo
     """
     kind, reason = _find(record, own, turn, others, start, peers)
     position = turn.position
-    return {"place": position.place, "of": position.of, "kind": kind, "reason": reason, "priority": turn.priority}
+    return {"place": position.place, "of": position.waiting, "kind": kind, "reason": reason, "priority": turn.priority}
 
 
 def asked_here(own: str) -> dict[str, Any]:
@@ -67,7 +67,7 @@ def _find(record: Record, own: str, turn: Turn, others: Others, start: JobStart,
     if position.over is not None:
         return "quota", f"quota of {record.peer(own)} ({position.over} running)"
     if position.place and not position.fits:
-        return "place", f"place {position.place} of {position.of}"
+        return "place", f"place {position.place} of {position.waiting}"
     return _find_peer(record, own, turn, others)
 
 
@@ -80,7 +80,7 @@ def _find_peer(record: Record, own: str, turn: Turn, others: Others) -> tuple[st
         return "peer", f"{join_names(list(waits))} {'has' if len(waits) == 1 else 'have'} no place"
     if position.place and not others.able and record.active != own:
         return "peer", f"{record.active} has no place"
-    return ("place", f"place {position.place} of {position.of}") if position.place else ("start", "it begins")
+    return ("place", f"place {position.place} of {position.waiting}") if position.place else ("start", "it begins")
 
 
 def _clock(moment: str) -> str:

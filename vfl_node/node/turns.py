@@ -37,7 +37,7 @@ PATIENCE_S, REST_S = 30.0, 10.0
 """About how long a place is kept for a job that waits in another party's queue, while others could go on, and how long it then
 rests."""
 
-MOST_PATIENCE_S = 1800.0
+MOST_PATIENCE_S = 300.0
 """How long the first party at most keeps its place for a job that waits in another party's queue."""
 
 LOOK_S = 0.2
@@ -58,14 +58,14 @@ class Position(NamedTuple):
 
     Attributes:
         place: its place, from 1; 0: it does not wait.
-        of: how many jobs wait.
+        waiting: how many jobs wait.
         fits: whether there is a place for it.
         over: how many jobs of its peer run, where those are as many as may; else None.
         drained: whether this node begins nothing new.
     """
 
     place: int
-    of: int
+    waiting: int
     fits: bool
     over: int | None
     drained: bool
@@ -130,7 +130,7 @@ class Turns:
 
     def _choose_next(self, holding: Set[Turn]) -> Turn | None:
         """Whose turn it is while ``holding`` have places: that of the first job that can go on; if none can, of the first."""
-        fitting = self._fitting(self._in_order(), holding)
+        fitting = self._fitting(self._sort_waiting(), holding)
         awake = [turn for turn in fitting if turn._rests_until <= time.monotonic()] or fitting
         return next((turn for turn in awake if turn._able), awake[0] if awake else None)
 
@@ -148,7 +148,7 @@ class Turns:
         self._waiting.append(turn)
         self._sorted = -ABLE_S
 
-    def _in_order(self) -> list[Turn]:
+    def _sort_waiting(self) -> list[Turn]:
         """Who waits, in order; sorted anew now and then, as time passes and places are used."""
         if (now := time.monotonic()) - self._sorted > ABLE_S:
             self._waiting.sort(key=lambda turn: self._rank(turn, now))
@@ -185,7 +185,7 @@ class Turn:
     def place(self) -> int:
         """Its place in the queue, from 1; 0 while it has a place at the node, and after it has left."""
         with self._turns._changed:
-            return self._turns._in_order().index(self) + 1 if self in self._turns._waiting else 0
+            return self._turns._sort_waiting().index(self) + 1 if self in self._turns._waiting else 0
 
     @property
     def position(self) -> Position:
@@ -229,12 +229,15 @@ class Turn:
             leads: whether this is the first party of the job, which hears of all others.
         """
         held_s = time.monotonic() - since
-        if self.contested and (self.owed or not able or (queueing and held_s >= self._patience_s)):
+        contested = self.contested
+        if contested and (self.owed or not able):
             return True
-        if not (leads and queueing and held_s >= min(self._doubled * self._patience_s, MOST_PATIENCE_S)):
+        patience_s = self._patience_s if contested else min(self._doubled * self._patience_s, MOST_PATIENCE_S)
+        if not queueing or held_s < patience_s or not (contested or leads):
             return False
-        self._away_until = time.monotonic() + 3 * _about(PATIENCE_S)
-        self._doubled *= 2
+        if leads:
+            self._away_until = time.monotonic() + 3 * _jitter(PATIENCE_S)
+            self._doubled *= 1 if contested else 2
         return True
 
     def take(self, timeout_s: float) -> bool:
@@ -246,7 +249,7 @@ class Turn:
                 if room and turns._choose_next(turns._holding) is self:
                     turns._waiting.remove(self)
                     turns._holding.add(self)
-                    self._patience_s = _about(PATIENCE_S)
+                    self._patience_s = _jitter(PATIENCE_S)
                     turns._changed.notify_all()  # there may be room for the next one
                     break
                 left = limit - time.monotonic()
@@ -259,7 +262,7 @@ class Turn:
         """Give the place to another job, and wait for one again with the old number, but not before ``rest_s`` have passed."""
         turns = self._turns
         with turns._changed:
-            self._rests_until = time.monotonic() + _about(rest_s)
+            self._rests_until = time.monotonic() + _jitter(rest_s)
             if self in turns._holding:
                 turns._holding.discard(self)
                 turns._line_up(self)
@@ -295,6 +298,6 @@ class Turn:
         return able
 
 
-def _about(seconds: float) -> float:
+def _jitter(seconds: float) -> float:
     """From half of ``seconds`` to one and a half: nodes that do the same at the same time would do so again and again."""
     return seconds * random.uniform(0.5, 1.5)  # noqa: S311 - no secret
