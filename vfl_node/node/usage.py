@@ -66,7 +66,7 @@ class Usage:
         self._lock = threading.Lock()
         self._hours: defaultdict[tuple[str, int], float] = defaultdict(float)  # (submitter, hour) → CPU seconds
         self._measured: defaultdict[str, deque[float]] = defaultdict(lambda: deque(maxlen=JOBS))
-        self._meters: list[Meter] = []
+        self._meters: list[JobMeter] = []
         self._cpu_s = process_cpu_s()
 
     def load(self) -> None:
@@ -91,9 +91,9 @@ class Usage:
         used_up = hours is not None and self.spent_s(peer) >= 3600 * hours
         return 0 if used_up else self._settings.running_of(peer)
 
-    def meter(self, record: Record) -> Meter:
+    def meter(self, record: Record) -> JobMeter:
         """A meter of one job."""
-        return Meter(self, record)
+        return JobMeter(self, record)
 
     def measure(self) -> None:
         """Divide what was computed since the last time among the jobs that go on."""
@@ -122,13 +122,13 @@ class Usage:
         left = [max(0.0, expected_s * ratio - taken_s) for ratio in (low, high)]
         return [round(seconds, 0 if seconds < 100 else -1) for seconds in left]
 
-    def begin(self, meter: Meter) -> None:
+    def begin(self, meter: JobMeter) -> None:
         """The job goes on."""
         self.measure()
         with self._lock:
             self._meters.append(meter)
 
-    def rest(self, meter: Meter) -> None:
+    def rest(self, meter: JobMeter) -> None:
         """It does not any more."""
         self.measure()
         with self._lock:
@@ -151,7 +151,7 @@ class Usage:
             self._measured[str(taken["kind"])].append(float(taken["ratio"]))
 
 
-class Meter:
+class JobMeter:
     """What one job takes.
 
     Attributes:
