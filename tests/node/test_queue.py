@@ -12,10 +12,13 @@ import pytest
 from tests.node.stage import Stage
 from tests.node.test_three_parties import JOB, ROLES
 from vfl_node.configuration.models import parse
-from vfl_node.errors import VflError
+from vfl_node.errors import PeerLost, VflError
+from vfl_node.estimate.memory import need
 from vfl_node.job import Job
+from vfl_node.job.costs import TableShape
 from vfl_node.node import room as admission
 from vfl_node.node.store import Store
+from vfl_node.settings.resources import Resources
 
 
 @pytest.fixture(scope="module")
@@ -141,6 +144,36 @@ def test_the_queue_is_bounded_for_a_peer_and_in_all(tmp_path: Path, monkeypatch:
         node.wait_until(lambda: node.state(queued[0].id) == "cancelled")
         node.jobs.submit(node.job())
         node.peers.wait.set()  # type: ignore[attr-defined]
+    finally:
+        node.works.stop(10)
+        node.store.close()
+
+
+def test_a_job_waits_for_the_memory_of_another_and_goes_on_with_it(tmp_path: Path) -> None:
+    from tests.node.test_jobs import Node
+
+    node, asked, over = Node(tmp_path), list[str](), threading.Event()
+    needed = need(node.job(), "active", TableShape()).bytes >> 20
+
+    def ask(*_: Any, key: str, waiting: Any, **__: Any) -> Any:
+        asked.append(key)
+        while asked.count(key) > 1 and not over.wait(0.02):  # not when the job is announced
+            waiting.check()
+        raise VflError("ended") if over.is_set() else PeerLost("no word", code="E_PEER_ABSENT")
+
+    try:
+        resources = Resources(memory_mib=needed * 3 // 2)
+        node.settings = node.settings.model_copy(update={"jobs_at_once": 2, "resources": resources})
+        node.restart()
+        node.peers.online, node.peers.ask = lambda _: True, ask  # type: ignore[method-assign]
+        first = node.jobs.submit(node.job())
+        node.wait_until(lambda: asked.count(first.id) > 1)  # it has memory, and waits for the lab
+        second = node.jobs.submit(node.job())
+        node.wait_until(lambda: (node.jobs.view(second.id)["queue"] or {}).get("kind") == "memory")  # type: ignore[index]
+        assert node.jobs.view(second.id)["queue"]["reason"].endswith(" GiB")  # type: ignore[index]
+        assert asked.count(second.id) == 1
+        over.set()
+        node.wait_until(lambda: asked.count(second.id) > 1)
     finally:
         node.works.stop(10)
         node.store.close()

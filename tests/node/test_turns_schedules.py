@@ -261,6 +261,9 @@ def test_a_job_without_memory_has_those_give_way_that_have_not_met(clock: Clock)
         assert holder.contested
         assert not short.take(0)
     assert not holder.contested
+    away = turns.enter(lambda: False)
+    with away.held_back(short=True):
+        assert not holder.contested  # it could not go on with the memory
 
 
 def test_where_a_job_stands_is_said_in_figures(clock: Clock) -> None:

@@ -63,7 +63,8 @@ def _find(record: Record, own: str, turn: Turn, others: Others, start: JobStart,
         since = {name: status.get(name, {}).get("since") for name in absent}  # of one that is revoked nothing is known
         return "away", join_names([f"{name} away{f' since {_clock(str(at))}' if at else ''}" for name, at in since.items()])
     if short := start.short:
-        return "memory", f"memory {short[0] / 2**30:.1f} of {short[1] / 2**30:.1f} GiB"
+        needed, free = (f"{size:.1f}" if size >= 1 else f"{size:.2g}" for size in (short[0] / 2**30, short[1] / 2**30))
+        return "memory", f"memory {needed} of {free} GiB"
     if position.over is not None:
         return "quota", f"quota of {record.peer(own)} ({position.over} running)"
     if position.place and not position.fits:

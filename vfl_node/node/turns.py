@@ -203,7 +203,7 @@ class Turn:
     def contested(self) -> bool:
         """Whether another job that can go on waits for the place of this one, or for its memory."""
         with self._turns._changed:
-            return self._heir is not None or any(turn._short for turn in self._turns._waiting)
+            return self._heir is not None or any(turn._short and turn._able for turn in self._turns._waiting)
 
     @property
     def owed(self) -> bool:
