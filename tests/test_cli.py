@@ -20,6 +20,7 @@ from typer.testing import CliRunner, Result
 import vfl_node
 from tests.node.nodes import command
 from vfl_node import cli
+from vfl_node.cli import jobs as jobs_commands
 from vfl_node.cli import predictions, shared
 from vfl_node.cli import trial as trial_commands
 from vfl_node.errors import StateError, UsageError, VflError
@@ -629,8 +630,16 @@ class FakeNode:
     def job(self, job_id: str) -> dict[str, Any]:
         return {"id": job_id}
 
-    def submit(self, job_yaml: str) -> dict[str, Any]:
+    def submit(self, job_yaml: str, priority: int = 0) -> dict[str, Any]:
+        self.priority = priority
         return self.views[0]
+
+    def drain(self, *, on: bool) -> None:
+        self.draining = on
+
+    def health(self) -> dict[str, Any]:
+        self.busy = max(0, getattr(self, "busy", 2) - 1)
+        return {"places": {"busy": self.busy}}
 
     def watch(self, job_id: str) -> list[dict[str, Any]]:
         return self.views
@@ -702,6 +711,54 @@ def test_a_list_of_jobs_says_what_came_of_each(with_node: Any) -> None:
     assert where == "reports: /state/jobs/JOB/artefacts/report.html"
     told = json.loads(with_node(FakeNode(views), "jobs", "--json").stdout)
     assert [of["report_path"] for of in told] == ["", "/state/jobs/good/artefacts/report.html", ""]
+
+
+def test_a_list_of_jobs_says_why_one_waits_and_how_long_one_still_takes(with_node: Any) -> None:
+    queue = {"place": 3, "of": 5, "kind": "place", "reason": "place 3 of 5", "priority": 0}
+    views = [view("later", "waiting", queue=queue), view("now", "running", phase="train", time_left_s=[40.0, 190.0])]
+    _, later, now = with_node(FakeNode(views), "jobs").stdout.splitlines()
+    assert "waiting  place 3 of 5" in later
+    assert "train, 40 s to 3 min 10 s left" in now
+
+
+def test_a_list_of_jobs_has_those_that_are_wanted(with_node: Any) -> None:
+    views = [view("a", "running", name="weekly"), view("b", "done", name="weekly", parties=["clinic", "bank"], **DONE)]
+    views += [view("c", "failed", name="monthly", **FAILED | {"resumable": True}), view("d", "asked", name="monthly")]
+    views[0]["submitted"] = "2026-11-28T10:00:00+00:00"
+
+    def wanted(*words: str) -> list[str]:
+        return [each["id"] for each in json.loads(with_node(FakeNode(views), "jobs", "--json", *words).stdout)]
+
+    assert wanted() == ["a", "b", "c", "d"]
+    assert wanted("--state", "open") == ["a", "d"]
+    assert wanted("--state", "done") == ["b"]
+    assert wanted("--state", "resumable") == ["c"]
+    assert wanted("--partner", "bank") == ["b"]
+    assert wanted("--name", "monthly", "--limit", "1") == ["c"]
+    assert wanted("--since", "2026-01-01") == ["a"]
+    assert wanted("--since", "100000d") == ["a", "b", "c", "d"]
+    assert with_node(FakeNode(views), "jobs", "--name", "daily").stdout == "no such jobs\n"
+    for words in (["--state", "lost"], ["--since", "soon"]):
+        assert isinstance(with_node(FakeNode(views), "jobs", *words).exception, UsageError)
+
+
+def test_a_node_is_told_to_drain_and_waited_for(with_node: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jobs_commands, "DRAIN_LOOK_S", 0.0)
+    node = FakeNode([])
+    assert with_node(node, "drain").stdout == "the node begins no job; 1 still runs\n"
+    assert node.draining
+    node.busy = 9
+    assert with_node(node, "drain", "--wait").stdout == "the node begins no job; none still runs\n"
+    assert with_node(node, "drain", "--off").stdout == "the node begins jobs again\n"
+    assert not node.draining
+    assert isinstance(with_node(node, "drain", "--off", "--wait").exception, UsageError)
+
+
+def test_a_priority_goes_to_the_node_beside_the_job(with_node: Any, job: Path) -> None:
+    node = FakeNode([view("good", "done", **DONE)])
+    assert with_node(node, "submit", job, "--priority", "-2").exit_code == 0
+    assert node.priority == -2
+    assert with_node(node, "submit", job, "--priority", "3").exit_code == 2
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])

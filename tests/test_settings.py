@@ -17,6 +17,7 @@ from vfl_node.settings.node import Data, Settings, Tls, role_in
 from vfl_node.settings.policy import PRESETS, Asked, Preset
 from vfl_node.settings.protection import FeatureAuditSettings, Protection
 from vfl_node.settings.reading import load_settings
+from vfl_node.settings.resources import Share
 from vfl_node.settings.retention import Retention
 
 BASE = "name: clinic\nrole: active\ninsecure_loopback: true\n"
@@ -189,7 +190,10 @@ def test_every_setting_is_documented_with_its_default() -> None:
     undocumented = {key for key in keys if f"`{key}`" not in page and f"`.{key.rpartition('.')[2]}`" not in page}
     assert undocumented == set()
     counts = [key for key, value in keys.items() if type(value) in (int, float) and not key.startswith("data.")]
-    assert {"queue.others.stored", "jobs_at_once", "stall_s"} <= set(counts)
+    keys |= (shares := {f"queue.partners.*.{key}": value for key, value in Share().model_dump().items()})
+    assert [key for key in shares if f"`{key}`" not in page] == []
+    counts.append("queue.partners.*.stored")
+    assert {"jobs_at_once", "stall_s"} <= set(counts)
     for key in counts:
         row = next(row for row in rows if f"`{key}`" in row)
         assert float(row.split("|")[2].replace(",", "")) == keys[key]

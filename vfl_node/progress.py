@@ -169,6 +169,11 @@ class HoursAwaited:
 
 
 @dataclass(frozen=True)
+class MemoryAwaited:
+    """The job waits for memory that other jobs of this node have."""
+
+
+@dataclass(frozen=True)
 class InputRefused:
     """This party's own input cannot be used, for ``reason``; the others are told before the job fails."""
 
@@ -178,7 +183,7 @@ class InputRefused:
 WorkEvent = PhaseBegan | Advanced | EpochTrained | EpochJudged | LocalEpochTrained | PredictionsAudited
 """What is emitted in the middle of work. Emitting it raises where the owner wants the job to end."""
 
-Wait = PeersAwaited | OwnersAsked | HoursAwaited | InputRefused
+Wait = PeersAwaited | OwnersAsked | HoursAwaited | MemoryAwaited | InputRefused
 """Why a job does not go on at the moment."""
 
 Event = WorkEvent | TrainingCostKnown | OverlapDoubted | ResultDoubted | Queued | Wait

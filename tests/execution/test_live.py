@@ -17,6 +17,7 @@ from vfl_node.progress import (
     HoursAwaited,
     InputRefused,
     LocalEpochTrained,
+    MemoryAwaited,
     OverlapDoubted,
     OwnersAsked,
     PeersAwaited,
@@ -42,6 +43,7 @@ EVENTS: list[Event] = [
     PeersAwaited(("lab",), "lost lab", 30.0),
     OwnersAsked(("lab",)),
     HoursAwaited(),
+    MemoryAwaited(),
     InputRefused("no column 'id'"),
 ]
 
@@ -137,6 +139,7 @@ def test_milestones_are_logged_and_a_wait_only_once(progress: LiveProgress) -> N
         {"event": "lost lab; waiting up to 30 s for lab"},
         {"event": "waiting for lab: its owner is asked"},
         {"event": "waiting for the hours of this node's policy"},
+        {"event": "waiting for memory that other jobs have"},
         {"event": "no column 'id'"},
     ]
 

@@ -17,7 +17,6 @@ from tests.node.nodes import NOBODY_ELSE, accepting
 from vfl_node.configuration.models import parse
 from vfl_node.errors import PolicyError, UsageError
 from vfl_node.job import Job
-from vfl_node.node import room
 from vfl_node.node.approvals import Approvals
 from vfl_node.node.jobs import Jobs
 from vfl_node.node.offers import Offers
@@ -239,11 +238,11 @@ def test_the_submitter_may_withdraw_a_job_that_waits(lab: Lab) -> None:
 
 
 def test_a_peer_has_a_bounded_number_of_jobs_that_wait(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "MOST_QUEUED_OF_PEER", 2)
+    lab.configure(queue={"partners": {"*": {"waiting": 2}}})
     assert [lab.offered(manifest(job_id=f"weekly-{number}")).code for number in range(3)] == ["", "", "E_BUSY"]
     lab.approvals.refuse("weekly-0", "other")
     assert lab.offered(manifest(job_id="weekly-3")).accepted
-    lab.configure(queue={"others": {"stored": 3}})
+    lab.configure(queue={"partners": {"*": {"stored": 3}}})
     assert lab.offered(manifest(job_id="weekly-4")).code == "E_BUSY"
 
 

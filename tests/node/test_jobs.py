@@ -53,6 +53,9 @@ class Absent:
     def check_version(self, peer: str) -> None:
         """It is of the same version."""
 
+    def status(self) -> dict[str, dict[str, Any]]:
+        return {"lab": {"since": "2026-03-01T10:00:00+00:00"}}
+
     def describe(self, peer: str) -> str:
         return peer
 

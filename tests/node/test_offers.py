@@ -174,7 +174,7 @@ def test_a_link_that_comes_while_a_job_still_waits_counts_once_it_has_waited_too
         links.clear()
     if later == "no room":
         with monkeypatch.context() as patch:
-            patch.setattr(admission, "MOST_QUEUED_OF_PEER", 0)
+            patch.setattr(Settings, "waiting_of", lambda *_: 0)
             lab.works.go_on_with_unconfirmed()
         assert lab.begun == []
     lab.works.go_on_with_unconfirmed()
@@ -225,7 +225,7 @@ def test_jobs_of_one_peer_are_kept_up_to_a_number_ended_ones_included(
 ) -> None:
     """A peer that offers and cancels for ever would fill the disk."""
     monkeypatch.setattr(predictions, "check", lambda *_: None)
-    lab.configure(queue={"others": {"stored": 2}})
+    lab.configure(queue={"partners": {"*": {"stored": 2}}})
     lab.store.add(JOB, submitter="bank")
     for name in ("first", "second"):
         assert offered(lab, job.canonical(), name).accepted
@@ -274,16 +274,17 @@ def test_a_peers_share_of_the_places_follows_from_how_many_may_submit_jobs(place
         "policy": {"everyone": {"coordinators": ["notary"]}},
     }
     assert Settings(**settings).running_of("p0") == share
-    allowed = Settings(**settings, queue=QueueSettings(others=Share(running=3), partners={"p1": Share(running=2)}))
+    allowed = Settings(**settings, queue=QueueSettings(partners={"*": Share(running=3, waiting=5), "p1": Share(running=2)}))
     assert (allowed.running_of("p0"), allowed.running_of("p1")) == (3, 2)
+    assert (allowed.waiting_of("p0"), allowed.waiting_of("p1")) == (5, min(64, 256 // (peers or 1)))
 
 
 def test_a_job_that_goes_on_finds_room_as_a_new_one_does_and_waits_for_it(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who has so many refused would have them all go on at once else; a refusal for good would destroy what they kept."""
-    lab.configure(queue={"others": {"stored": 1}})
+    lab.configure(queue={"partners": {"*": {"stored": 1}}})
     record = lab.store.update(lab.store.add(JOB, submitter="clinic"), state="failed", code="E_PEER_LOST", message="lost")
     with monkeypatch.context() as patch:
-        patch.setattr(admission, "MOST_QUEUED_OF_PEER", 0)
+        patch.setattr(Settings, "waiting_of", lambda *_: 0)
         reply = offered(lab, JOB.canonical(), record.id)
         assert (reply.accepted, reply.code, reply.reason) == (False, "E_GAVE_WAY", "there are 0 jobs of clinic already")
         with pytest.raises(PolicyError) as caught:

@@ -12,10 +12,13 @@ import pytest
 from tests.node.stage import Stage
 from tests.node.test_three_parties import JOB, ROLES
 from vfl_node.configuration.models import parse
-from vfl_node.errors import VflError
+from vfl_node.errors import PeerLost, VflError
+from vfl_node.estimate.memory import need
 from vfl_node.job import Job
+from vfl_node.job.costs import TableShape
 from vfl_node.node import room as admission
 from vfl_node.node.store import Store
+from vfl_node.settings.resources import Resources
 
 
 @pytest.fixture(scope="module")
@@ -74,6 +77,29 @@ def test_jobs_submitted_at_two_ends_in_opposite_orders_all_end(stage: Stage, eac
             assert stage.federation.end(name, job_id)["state"] == "done"
 
 
+def test_a_node_that_drains_begins_nothing_and_what_runs_ends(stage: Stage) -> None:
+    federation = stage.federation
+
+    def reason(name: str) -> str:
+        return (federation.view(name, waiting).get("queue") or {}).get("reason", "")
+
+    running = stage.submit()
+    stage.in_a_round(running)
+    federation.client("lab").drain(on=True)
+    waiting = stage.submit()
+    federation.wait_until(lambda: (reason("clinic"), reason("lab")) == ("place 1 of 1", "this node is draining"))
+    stage.let_it_end()
+    assert federation.end("lab", running)["state"] == "done"
+    federation.wait_until(lambda: reason("clinic") == "lab is draining")
+    federation.kill("lab", 15)
+    federation.start("lab")
+    federation.wait_until(lambda: reason("lab") == "this node is draining")
+    health = federation.client("lab").health()
+    assert (health["draining"], health["places"]["busy"]) == (True, 0)
+    federation.client("lab").drain(on=False)
+    stage.all_done(waiting)
+
+
 def test_a_job_whose_party_is_away_keeps_no_place_from_others(stage: Stage) -> None:
     """Two parties are enough for some jobs: those go on while another waits for the third."""
     federation = stage.federation
@@ -85,6 +111,7 @@ def test_a_job_whose_party_is_away_keeps_no_place_from_others(stage: Stage) -> N
     federation.wait_until(lambda: federation.view("clinic", pair)["state"] in ("running", "done", "failed"), 60)
     federation.wait_until(lambda: federation.view("lab", pair).get("state") in ("running", "done", "failed"), 60)
     assert federation.view("clinic", stuck)["state"] == "waiting"
+    assert federation.view("clinic", stuck)["queue"]["reason"].startswith("notary away since ")
     federation.start("notary")
     stage.let_it_end()
     stage.all_done(stuck)
@@ -93,7 +120,7 @@ def test_a_job_whose_party_is_away_keeps_no_place_from_others(stage: Stage) -> N
 def test_the_queue_is_bounded_for_a_peer_and_in_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from tests.node.test_jobs import Node
 
-    monkeypatch.setattr(admission, "MOST_QUEUED", 2)
+    monkeypatch.setattr(admission, "MOST_WAITING", 2)
     node = Node(tmp_path)
     try:
         node.settings = node.settings.model_copy(update={"jobs_at_once": 1})
@@ -117,6 +144,36 @@ def test_the_queue_is_bounded_for_a_peer_and_in_all(tmp_path: Path, monkeypatch:
         node.wait_until(lambda: node.state(queued[0].id) == "cancelled")
         node.jobs.submit(node.job())
         node.peers.wait.set()  # type: ignore[attr-defined]
+    finally:
+        node.works.stop(10)
+        node.store.close()
+
+
+def test_a_job_waits_for_the_memory_of_another_and_goes_on_with_it(tmp_path: Path) -> None:
+    from tests.node.test_jobs import Node
+
+    node, asked, over = Node(tmp_path), list[str](), threading.Event()
+    needed = need(node.job(), "active", TableShape()).bytes >> 20
+
+    def ask(*_: Any, key: str, waiting: Any, **__: Any) -> Any:
+        asked.append(key)
+        while asked.count(key) > 1 and not over.wait(0.02):  # not when the job is announced
+            waiting.check()
+        raise VflError("ended") if over.is_set() else PeerLost("no word", code="E_PEER_ABSENT")
+
+    try:
+        resources = Resources(memory_mib=needed * 3 // 2)
+        node.settings = node.settings.model_copy(update={"jobs_at_once": 2, "resources": resources})
+        node.restart()
+        node.peers.online, node.peers.ask = lambda _: True, ask  # type: ignore[method-assign]
+        first = node.jobs.submit(node.job())
+        node.wait_until(lambda: asked.count(first.id) > 1)  # it has memory, and waits for the lab
+        second = node.jobs.submit(node.job())
+        node.wait_until(lambda: (node.jobs.view(second.id)["queue"] or {}).get("kind") == "memory")  # type: ignore[index]
+        assert node.jobs.view(second.id)["queue"]["reason"].endswith(" GiB")  # type: ignore[index]
+        assert asked.count(second.id) == 1
+        over.set()
+        node.wait_until(lambda: asked.count(second.id) > 1)
     finally:
         node.works.stop(10)
         node.store.close()

@@ -157,7 +157,7 @@ def test_work_is_told_from_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     while pulse.spells() == 0:
         assert time.process_time() < until
     spent = iter([7.0, 7.005])  # a tenth of a core
-    monkeypatch.setattr("vfl_node.node.pulse._cpu_s", lambda: next(spent))
+    monkeypatch.setattr("vfl_node.node.pulse.process_cpu_s", lambda: next(spent))
     waiting = Pulse()
     time.sleep(0.06)
     assert waiting.spells() == 0
@@ -174,7 +174,7 @@ def test_a_link_outlives_that_there_is_no_descriptor_to_look_with(monkeypatch: p
             raise found
         return found
 
-    monkeypatch.setattr("vfl_node.node.pulse._cpu_s", look)
+    monkeypatch.setattr("vfl_node.node.pulse.process_cpu_s", look)
     pulse = Pulse()
     assert [pulse.spells(), pulse.spells()] == [0, 1]
 

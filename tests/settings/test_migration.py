@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
+from pydantic import ValidationError
 from typer.testing import CliRunner
 
 from vfl_node.cli import app
@@ -80,9 +81,18 @@ def test_every_limit_of_before_is_read_into_its_place(key: str) -> None:
 
 def test_limits_of_before_that_are_none_of_a_policy_are_settings_of_their_own() -> None:
     settings = read({"limits": {"jobs_per_peer": 7, "running_per_peer": 2, "max_memory_mib": 300}})
-    assert settings.queue.share_of("lab").model_dump() == {"stored": 7, "running": 2}
+    assert settings.queue.share_of("lab").model_dump(exclude_none=True) == {"stored": 7, "running": 2}
     assert settings.resources.memory_mib == 300
     assert set(ELSEWHERE) == {"jobs_per_peer", "running_per_peer", "max_memory_mib"}
+
+
+def test_the_share_of_other_partners_is_read_where_an_earlier_version_had_it() -> None:
+    bare: dict[str, Any] = {"name": "lab", "role": "passive", "insecure_loopback": True}
+    with pytest.warns(FutureWarning, match="queue.others"):
+        settings = Settings(**bare, queue={"others": {"running": 2}, "partners": {"bank": {"running": 3}}})
+    assert [settings.running_of(name) for name in ("shop", "bank")] == [2, 3]
+    with pytest.raises(ValidationError, match="leave it out"):
+        Settings(**bare, queue={"others": {"running": 2}, "partners": {"*": {"running": 3}}})
 
 
 def test_what_nobody_wrote_stays_as_it_was() -> None:

@@ -120,6 +120,22 @@ def test_hours_past_midnight_are_of_the_evening(day: int, hour: int, is_open: bo
     assert policy().is_open(["lab", "insurer"], at(day, hour)) is is_open
 
 
+@pytest.mark.parametrize(
+    ("day", "hour", "opens"),
+    [(27, 11, "18:00"), (28, 20, "mon 18:00"), (30, 4, "18:00")],
+    ids=["friday noon", "saturday evening", "sunday's night"],
+)
+def test_a_job_outside_hours_is_told_when_they_begin(day: int, hour: int, opens: str) -> None:
+    assert policy().opens(["lab"], at(day, hour)) == opens
+    assert policy().opens(["lab", "insurer"], at(day, hour)) == opens
+
+
+def test_hours_of_partners_that_never_meet_have_no_beginning() -> None:
+    never = policy("partners: {lab: {hours: [mon 08:00-09:00]}, insurer: {hours: [tue 08:00-09:00]}}")
+    assert never.opens(["lab", "insurer"], at(27, 11)) == ""
+    assert never.opens(["insurer"], at(27, 11)) == "tue 08:00"
+
+
 def test_layers_go_over_each_other_key_by_key() -> None:
     limits = policy().limits_of("lab")
     assert (limits.budgets.trainings, limits.budgets.alignments, limits.attacks.labels) == (2, 20, 0.65)

@@ -97,7 +97,9 @@ def test_a_job_waits_for_the_hours_of_the_policy_and_begins_in_them(nodes: OwnAu
     apply(nodes, preset="trial", partners={"clinic": {"hours": [closed]}})
     job_id = nodes.submit(JOB)
     nodes.wait_until(lambda: "the hours" in nodes.view("lab", job_id).get("note", ""))
-    assert nodes.view("lab", job_id)["queue"]["reason"] == "waiting for the hours of this node's policy"
+    day = "" if begin.date() == datetime.now(timezone.utc).date() else f"{begin:%a} ".lower()
+    assert nodes.view("lab", job_id)["queue"]["reason"] == f"hours from {day}{begin:%H:%M}"
+    nodes.wait_until(lambda: nodes.view("clinic", job_id)["queue"]["reason"] == "lab has no place")
     assert nodes.view("clinic", job_id)["state"] == "waiting"
     apply(nodes, preset="trial")
     both_done(nodes, job_id)

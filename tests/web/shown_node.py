@@ -51,6 +51,7 @@ def a_job(job_id: str, state: str, **changes: Any) -> dict[str, Any]:
         "leaks": {},
         "took_s": None,
         "queue": None,
+        "time_left_s": None,
         "submitted": "2026-03-01T10:00:00+00:00",
         "finished": None,
         "error": None,
@@ -161,6 +162,9 @@ class Asked:
         self.withdrawn = True
 
 
+WAITS: dict[str, Any] = {"place": 3, "of": 5, "kind": "away", "reason": f"{HOSTILE} away since 12:04", "priority": 0}
+
+
 class View:
     """A node that is only seen."""
 
@@ -181,6 +185,7 @@ class View:
         self.answered: list[tuple[str, ...]] = []
         self.answers_with: VflError | None = None
         self.resumable = 0
+        self.draining = False
         self.requests = Extensions()
         self.lives, self.faults, self.status = True, list[str](), "ok"
         self.causes = [{"code": "E_FILE", "since": "2026-03-01T10:00:00+00:00", "text": HOSTILE, "hint": HOSTILE}]
@@ -188,7 +193,7 @@ class View:
         failed = {"code": "E_CSV", "message": HOSTILE, "hint": f"mend it {HOSTILE}"}
         self.all = [
             a_job("running-1", "running", phase="train", done=120, total=400, unit="batches", loss=0.25, validation_loss=0.5),
-            a_job("waiting-1", "waiting", phase="waiting", note=f"waiting for {HOSTILE}"),
+            a_job("waiting-1", "waiting", phase="waiting", note=f"waiting for {HOSTILE}", queue=WAITS),
             a_job("done-1", "done", report=True, finished="2026-03-01T10:01:00+00:00"),
             a_job("failed-1", "failed", error=failed, name=HOSTILE, parties=[HOSTILE]),
         ]
@@ -213,7 +218,7 @@ class View:
             "data": data,
         }
         machine = {"certificate_days": 311, "disk_free": 69e9, "memory_free": 13e9}
-        return node | machine | {"places": {"busy": 1, "most": 16, "queued": 1}, "budgets": budgets}
+        return node | machine | {"places": {"busy": 1, "most": 16, "queued": 1}, "budgets": budgets, "draining": self.draining}
 
     def jobs(self) -> list[dict[str, Any]]:
         return self.all
@@ -229,9 +234,13 @@ class View:
     def job(self, job_id: str) -> dict[str, Any] | None:
         return next((job for job in self.all if job["id"] == job_id), None)
 
-    def submit(self, job_yaml: str, person: str | None) -> dict[str, Any]:
+    def drain(self, *, on: bool) -> None:
+        self.draining = on
+
+    def submit(self, job_yaml: str, person: str | None, priority: int = 0) -> dict[str, Any]:
         if self.error:
             raise self.error
+        self.all[0]["priority"] = priority
         self.all[0]["by"] = person
         self.submitted.append(job_yaml)
         return self.all[0]

@@ -393,3 +393,16 @@ def test_every_answer_has_the_security_headers_and_no_cors(view: View, path: str
     assert "default-src 'none'" in headers["content-security-policy"]
     assert not [name for name in headers if name.startswith("access-control")]
     assert "server" not in headers
+
+
+def test_the_owner_gives_a_job_a_priority_and_drains_the_node(view: View) -> None:
+    owner = browser(view)
+    owner.headers.update(AUTHORISED)
+    assert owner.post("/api/jobs?priority=-2", content="name: x").status_code == 201
+    assert view.all[0]["priority"] == -2
+    refused = owner.post("/api/jobs?priority=3", content="name: x")
+    assert (refused.status_code, refused.json()["code"]) == (400, "E_REQUEST")
+    assert owner.post("/api/drain").json() == {"draining": True}
+    assert "It begins no job" in owner.get("/").text
+    assert owner.delete("/api/drain").json() == {"draining": False}
+    assert not view.draining

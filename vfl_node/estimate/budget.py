@@ -23,6 +23,18 @@ from vfl_node.settings.limits import Limits
 from vfl_node.settings.protection import Protection
 
 
+class MemoryShort(StateError):
+    """A job needs more memory than is free (``E_MEMORY``).
+
+    Attributes:
+        needed: bytes that it needs.
+        passes: whether they would be free if no other job had any.
+    """
+
+    needed = 0.0
+    passes = False
+
+
 class Budget:
     """The memory that the jobs of one node have reserved. Thread safe.
 
@@ -58,14 +70,18 @@ class Budget:
         """How many bytes the job needs, if they are free. Args and Raises as :meth:`reserve`."""
         check_limits(job, role, limits, table, self._models)
         needed = need(job, role, table, model, self._models, self._protection)
-        others = sum(self._reserved.values())
+        free, others = self.free_bytes, sum(self._reserved.values())
+        if needed.bytes > free:
+            raise _memory_error(needed, free, others)
+        return needed.bytes
+
+    @property
+    def free_bytes(self) -> float:
+        """How many bytes are left for one more job."""
+        others = sum(list(self._reserved.values()))
         pending = max(0, others - max(0, used_bytes() - self._idle_bytes))  # reserved, and not taken yet
         free = free_bytes() - pending
-        if self._memory_mib is not None:
-            free = min(free, (self._memory_mib << 20) - others)
-        if needed.bytes > free:
-            raise _memory_error(needed, max(0, free), others)
-        return needed.bytes
+        return max(0, free if self._memory_mib is None else min(free, (self._memory_mib << 20) - others))
 
     @property
     def reserved_bytes(self) -> int:
@@ -79,11 +95,13 @@ class Budget:
             self._reserved.pop(job_id, None)
 
 
-def _memory_error(needed: Need, free: float, others: int) -> StateError:
+def _memory_error(needed: Need, free: float, others: int) -> MemoryShort:
     besides = f", beside {mebibytes(others)} that other jobs have reserved" if others else ""
-    return StateError(
+    error = MemoryShort(
         f"this job needs about {mebibytes(needed.bytes)} of memory ({needed}); {mebibytes(free)} are free{besides}",
         code="E_MEMORY",
         hint="free memory, let other jobs end, or raise resources.memory_mib; then go on: vfl-node resume JOB",
         for_peer="it has too little memory free for this job",
     )
+    error.needed, error.passes = needed.bytes, others > 0 and needed.bytes <= free + others
+    return error

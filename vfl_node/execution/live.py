@@ -22,6 +22,7 @@ from vfl_node.progress import (
     InputRefused,
     Judged,
     LocalEpochTrained,
+    MemoryAwaited,
     OverlapDoubted,
     OwnersAsked,
     PeersAwaited,
@@ -172,7 +173,7 @@ class LiveProgress:
                 self._log.info(text)
             case OverlapDoubted(text) | ResultDoubted(text):
                 self._log.warning(text)
-            case PeersAwaited() | OwnersAsked() | HoursAwaited() | InputRefused():
+            case PeersAwaited() | OwnersAsked() | HoursAwaited() | MemoryAwaited() | InputRefused():
                 self._log.info(_note(event))
 
     @property
@@ -223,7 +224,7 @@ class LiveProgress:
                 return self._further()
             case LocalEpochTrained(_, epoch, epochs):
                 return epoch in (1, epochs)
-            case PeersAwaited() | OwnersAsked() | HoursAwaited() | InputRefused():
+            case PeersAwaited() | OwnersAsked() | HoursAwaited() | MemoryAwaited() | InputRefused():
                 return _note(event) != self._view["note"]  # a wait is told of again and again
         return isinstance(event, PredictionsAudited | TrainingCostKnown | OverlapDoubted | ResultDoubted)
 
@@ -261,7 +262,7 @@ def changes(view: Mapping[str, Any], event: Event) -> dict[str, Any]:
             return {}
         case Queued(place):
             return {"phase": "waiting", "note": f"waiting for its turn, {place} in the queue"}
-        case OwnersAsked() | HoursAwaited():
+        case OwnersAsked() | HoursAwaited() | MemoryAwaited():
             return {"phase": "waiting", "note": _note(event)}
         case PeersAwaited() | InputRefused():
             return {"note": _note(event)}
@@ -288,5 +289,7 @@ def _note(event: Wait) -> str:
             return f"waiting for {' and '.join(parties)}: {who} asked"
         case HoursAwaited():
             return "waiting for the hours of this node's policy"
+        case MemoryAwaited():
+            return "waiting for memory that other jobs have"
         case InputRefused(reason):
             return reason

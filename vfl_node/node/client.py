@@ -92,9 +92,9 @@ class Client:
         """Where that report lies as a page; None where the state folder is not known here."""
         return self._owners.parent / "jobs" / job_id / "artefacts" / "report.html" if self._owners else None
 
-    def submit(self, job_yaml: str) -> dict[str, Any]:
+    def submit(self, job_yaml: str, priority: int = 0) -> dict[str, Any]:
         """Submit a job; returns its first view."""
-        return self._call("POST", "/api/jobs", job_yaml.encode())
+        return self._call("POST", f"/api/jobs?priority={priority}" if priority else "/api/jobs", job_yaml.encode())
 
     def cancel(self, job_id: str) -> dict[str, Any]:
         """Cancel a job."""
@@ -144,6 +144,10 @@ class Client:
     def resume(self, job_id: str) -> dict[str, Any]:
         """Go on with a job whose peer was lost."""
         return self._call("POST", f"{_job_path(job_id)}/resume")
+
+    def drain(self, *, on: bool) -> None:
+        """Have the node begin nothing new, or begin again (:meth:`vfl_node.node.draining.Draining.set`)."""
+        self._call("POST" if on else "DELETE", "/api/drain")
 
     def prune(self, limits: Retention, *, models: bool, dry: bool) -> list[str]:
         """Remove jobs that have ended; their ids (:meth:`vfl_node.node.store.Store.prune`)."""

@@ -19,6 +19,7 @@ from typing import Any
 
 from vfl_node.errors import StateError, VflError
 from vfl_node.node.backup import last_backup
+from vfl_node.node.draining import Draining
 from vfl_node.node.faults import explain
 from vfl_node.node.ledgers import describe_heads, partners_met
 from vfl_node.node.peer_state import CLOCKS_S
@@ -76,11 +77,14 @@ class Health:
         peers: its links.
         tables: what is known of its tables.
         policies: its policy.
+        draining: whether no job may begin.
     """
 
-    def __init__(self, settings: Settings, store: Store, peers: Peers, tables: StartCheck, policies: Policies) -> None:
+    def __init__(
+        self, settings: Settings, store: Store, peers: Peers, tables: StartCheck, policies: Policies, draining: Draining
+    ) -> None:
         self._settings, self._store, self._peers = settings, store, peers
-        self._tables, self._policies = tables, policies
+        self._tables, self._policies, self._draining = tables, policies, draining
         self._lock = threading.Lock()
         self._ticked = time.monotonic()
         self._looked: float | None = None
@@ -139,6 +143,8 @@ class Health:
                 if about == "state":
                     return  # all else would say the same again
                 break
+        if self._draining:
+            yield Cause("drain", "E_DRAINING", "this node begins no job, as its owner wishes", "vfl-node drain --off")
         if (watch := self._peers.certificates) and (fault := watch.fault):
             hint = "put a valid certificate in its place, or set this machine's clock: the node reads it within 20 s"
             yield Cause("certificate", "E_CERTIFICATE", fault, hint)

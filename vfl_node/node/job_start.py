@@ -1,4 +1,4 @@
-"""Whether a job may begin: in the hours of the policy, and by what the policy says now.
+"""Whether a job may begin: in the hours of the policy, by what the policy says now, and when it has a place and memory.
 
 A job has begun at a data party once something of it is stored there, and at a coordinator once all have met. From then on it
 goes on at any hour, and under another policy; limits of numbers bind each attempt.
@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 
 from vfl_node.errors import GaveWay, PeerError
+from vfl_node.estimate.budget import Budget, MemoryShort
 from vfl_node.execution.allowed import check_allowed
 from vfl_node.execution.folder import JobFolder
 from vfl_node.execution.live import Stop
@@ -18,7 +19,7 @@ from vfl_node.node.others import ASK_QUEUED_S, Others
 from vfl_node.node.record import Record
 from vfl_node.node.store import Store
 from vfl_node.node.turns import Turn
-from vfl_node.progress import HoursAwaited, Progress
+from vfl_node.progress import HoursAwaited, MemoryAwaited, Progress, Queued
 from vfl_node.settings.node import Settings
 from vfl_node.trust.manifest import VALID_DAYS, parse_manifest
 
@@ -37,10 +38,14 @@ class JobStart:
         record: the job.
         folder: of the job.
         others: its other parties.
+        budget: the memory of all jobs.
     """
 
-    def __init__(self, settings: Settings, store: Store, record: Record, folder: JobFolder, others: Others) -> None:
+    def __init__(
+        self, settings: Settings, store: Store, record: Record, folder: JobFolder, others: Others, budget: Budget
+    ) -> None:
         self._settings, self._store, self._record, self._folder, self._others = settings, store, record, folder, others
+        self._budget, self._lacking = budget, 0.0
         self._partners = record.job.parties.others(settings.name)
 
     @property
@@ -52,6 +57,34 @@ class JobStart:
     def closed(self) -> bool:
         """Whether the policy does not let it begin at this hour."""
         return not self._settings.rules.is_open(self._partners) and not self.begun
+
+    @property
+    def opens(self) -> str:
+        """When the policy lets the job begin, in words of its zone; empty if that is not known, or now."""
+        return self._settings.rules.opens(self._partners) if self.closed else ""
+
+    @property
+    def short(self) -> tuple[float, float] | None:
+        """Bytes that the job needs and that are free, while those do not suffice; else None."""
+        free = self._budget.free_bytes if self._lacking else 0.0
+        return (self._lacking, free) if self._lacking > free else None
+
+    def wait_for_memory(self, error: Exception, turn: Turn | None) -> None:
+        """Raise GaveWay if ``error`` is that other jobs have the memory: :meth:`await_open` then waits for it."""
+        if turn and isinstance(error, MemoryShort) and error.passes:
+            self._lacking = error.needed
+            raise GaveWay("other jobs have the memory", for_peer="other jobs have its memory")
+
+    def give_way(self, turn: Turn | None, since: float) -> None:
+        """Raise GaveWay if this job, which has not met all parties, is to give its place back.
+
+        ``since``: when it got the place or last had all its parties, monotonic seconds.
+        """
+        if turn is None or turn.place:
+            return
+        queueing, leads = bool(self._others.queueing), self._record.active == self._settings.name
+        if turn.must_yield(since, able=self._others.able, queueing=queueing, leads=leads):
+            raise GaveWay("another job goes first", for_peer="another job goes first at its node")
 
     def check(self, turn: Turn | None) -> None:
         """Refuse a job that has not begun and that the policy does not allow by now; ``turn``: of one that hours bind.
@@ -76,7 +109,7 @@ class JobStart:
     def await_open(
         self, turn: Turn, stop: Stop, progress: Progress, on_wait: Callable[[], object], announce: Callable[[], None]
     ) -> None:
-        """Wait until the policy lets the job begin, or an owner must be asked first.
+        """Wait until the policy lets the job begin and there is memory for it, or an owner must be asked first.
 
         Args:
             turn: of the job, which wants no place meanwhile.
@@ -90,9 +123,9 @@ class JobStart:
             VflError: the owner wants it to end.
         """
         again = time.monotonic() + ASK_QUEUED_S
-        with turn.held_back():
-            while self.closed and not self._others.undecided:
-                progress.emit(HoursAwaited())
+        with turn.held_back(short=self.short is not None and not self.closed):
+            while (self.closed or self.short) and not self._others.undecided:
+                progress.emit(HoursAwaited() if self.closed else MemoryAwaited())
                 if self._others.consents.expired:
                     text = f"the job has not begun within {VALID_DAYS} days"
                     hint = "look at the hours of both parties' policies, then submit it again"
@@ -102,3 +135,20 @@ class JobStart:
                 if time.monotonic() > again:
                     announce()
                     again = time.monotonic() + ASK_QUEUED_S
+        self._lacking = 0.0
+
+    def await_turn(
+        self, turn: Turn, stop: Stop, progress: Progress, on_wait: Callable[[], object], announce: Callable[[], None]
+    ) -> None:
+        """Wait for a place for the job. Args and Raises as :meth:`await_open`, and GaveWay where an owner is asked first."""
+        again = time.monotonic() + ASK_QUEUED_S
+        while not turn.take(LOOK_S):
+            stop.check()
+            on_wait()
+            progress.emit(Queued(turn.place))
+            if time.monotonic() > again:
+                announce()
+                again = time.monotonic() + ASK_QUEUED_S
+            if self._others.undecided:
+                raise GaveWay("an owner is asked")
+        stop.check()

@@ -19,7 +19,8 @@ from vfl_node.node.consents import Consents
 from vfl_node.node.endings import OWN_WISH
 from vfl_node.node.figures import fill_in
 from vfl_node.node.listing import needed, select, took_s
-from vfl_node.node.record import Record, describe_spec
+from vfl_node.node.reasons import asked_here
+from vfl_node.node.record import PRIORITY, Record, describe_spec
 from vfl_node.node.safer import MOST_COMPARED, find_safer
 from vfl_node.node.spending import check_budget
 from vfl_node.node.store import Store
@@ -51,13 +52,14 @@ class Jobs:
         self._settings, self._store, self._works = settings, store, works
         self._consents = Consents(settings, store)
 
-    def submit(self, job: Job, *, request: bytes | None = None, person: str | None = None) -> Record:
+    def submit(self, job: Job, *, request: bytes | None = None, person: str | None = None, priority: int = 0) -> Record:
         """Register a job of this node's owner and offer it to the peers.
 
         Args:
             job: the job.
             request: CSV of the records to predict, for a job that predicts new records; else None.
             person: who submits it here; None: the owner.
+            priority: of the job in this node's queue, of which no other party hears.
 
         Raises:
             UsageError: the job does not name this node in its role, or names an unknown peer; or this node is a coordinator.
@@ -87,7 +89,7 @@ class Jobs:
             predictions.supersede(self._store, job)
             failpoints.reach("submit")
             job_id = self._store.draw_id(job)
-            documents = self._consents.submit(job, job_id)
+            documents = {**self._consents.submit(job, job_id), PRIORITY: b"%d" % priority}
             record = self._store.add(
                 job, submitter=self._settings.name, job_id=job_id, request=request, person=person, documents=documents
             )
@@ -244,7 +246,7 @@ class Jobs:
         error = {"code": record.code, "message": record.message, "hint": record.hint} if record.code else None
         live = work.progress.snapshot() if work else AT_REST
         figures = NO_FIGURES | json.loads(record.figures or "{}")
-        place = work.place if work else 0
+        queue = work.queue if work else asked_here(self._settings.name) if record.state == "asked" else None
         return {
             "id": record.id,
             "name": record.name,
@@ -261,8 +263,9 @@ class Jobs:
             "took_s": took_s(record.submitted, record.finished),
             "error": error,
             "resumable": record.resumable,
-            "place": place,
-            "queue": {"place": place, "reason": live["note"]} if record.state == "waiting" and work else None,
+            "place": work.place if work else 0,
+            "queue": queue,
+            "time_left_s": work.meter.left_s if work else None,
             "predict": record.predict,
             "report": self._store.has_report(record),
             **figures,

@@ -73,10 +73,9 @@ class Offers:
                 work.others.invite(peer)
             awaits = [name for name in work.others.absent if name != peer] if work else ()
             asked = [self._settings.name] if state == "asked" else work.others.asked_here if work else ()
-            waits = bool(work and work.place)
-            reply = OfferReply(
-                job_id=offer.job_id, accepted=True, waits=waits, awaits=awaits, asked=asked, consents=consents.envelopes
-            )
+            reply = OfferReply(job_id=offer.job_id, accepted=True, awaits=awaits, asked=asked, consents=consents.envelopes)
+            reply.waits = bool(work and work.place)
+            reply.draining = bool(work and work.turn and work.turn.position.drained)
             if work and not work.others.begun:
                 reply.cards.extend(consents.cards_for(peer))
         except VflError as error:

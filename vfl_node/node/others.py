@@ -55,7 +55,7 @@ class Others:
 
     Attributes:
         names: of these parties.
-        queueing: those in whose queues the job waits.
+        queueing: those in whose queues the job waits → whether that node begins nothing new.
         begun: whether the job has had an attempt, so that all of them know of it.
         consents: as they were given.
     """
@@ -64,16 +64,14 @@ class Others:
         self, own: str, record: Record, peers: Peers, ready: Callable[[], bool], ending: Ending, consents: JobConsents
     ) -> None:
         self.names = record.others(own)
-        self.queueing: set[str] = set()
+        self.queueing: dict[str, bool] = {}
         self.begun = bool(record.attempt)
-        self._own, self._record, self._peers, self._ready = own, record, peers, ready
-        self._ending = ending
+        self._own, self._record, self._peers, self._ready, self._ending = own, record, peers, ready, ending
         self.consents = consents
         self._settled: set[str] = set()  # who has stored all consents
         self._asked: dict[str, set[str]] = {}  # who has answered last → parties whose owners are asked, as it says
         self._done_at: set[str] = set()
         self._parties = record.job.parties
-        self._before = record.parties[: record.parties.index(own)]
         self._invited: dict[str, float] = {}  # party → when it last said that it has a place for the job
 
     @property
@@ -115,12 +113,9 @@ class Others:
 
     @property
     def able(self) -> bool:
-        """Whether all are connected and may run the job, and one that stands before this party in its order has a place.
-
-        That of the first party needs no other one.
-        """
-        lately = time.monotonic() - INVITED_S
-        invited = not self._before or any(self._invited.get(name, -INVITED_S) > lately for name in self._before)
+        """Whether all are connected and may run the job, and its first party, the active one, has a place for it."""
+        first = self._parties.active
+        invited = first == self._own or time.monotonic() - self._invited.get(first, -INVITED_S) < INVITED_S
         return invited and not self.undecided and all(map(self._peers.online, self.names))
 
     def invite(self, name: str) -> None:
@@ -290,7 +285,8 @@ class Others:
         self._asked[name] = asked = set(reply.asked) if reply.accepted else set()
         if reply.accepted and name not in asked:
             self.hear_consents(name, reply.consents)
-        (self.queueing.add if reply.waits else self.queueing.discard)(name)
+        self.queueing = {other: new for other, new in self.queueing.items() if other != name}
+        self.queueing |= {name: reply.draining} if reply.waits else {}
         if not reply.accepted:
             self._raise_refusal(name, reply)
 

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from vfl_node.data.named import data_of
 from vfl_node.data.tables import Table
-from vfl_node.errors import StateError
+from vfl_node.errors import PeerError, StateError
 from vfl_node.execution.folder import JobFolder
 from vfl_node.job import Job
+from vfl_node.node.peers import Peers
 from vfl_node.node.record import Record
 from vfl_node.node.store import Store
 from vfl_node.prediction import jobs, models, requests
@@ -175,3 +176,14 @@ def account(settings: Settings, store: Store, record: Record) -> None:
     )
     page.write(report, folder.artefacts)
     folder.seal()
+
+
+def check_coordinator(job: Job, peers: Peers) -> None:
+    """Raise PeerError (``E_COORDINATOR``) if predictions need a coordinator that is away."""
+    name = job.parties.coordinator
+    if name and not peers.online(name):
+        raise PeerError(
+            f"the coordinator is away, which deals the randomness of these predictions: {peers.describe(name)}",
+            code="E_COORDINATOR",
+            hint=f"ask again when {name} is up",
+        )

@@ -29,7 +29,7 @@ class Pulse:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._spells = 0
-        self._looked, self._spent = time.monotonic(), _cpu_s()
+        self._looked, self._spent = time.monotonic(), process_cpu_s()
 
     def spells(self) -> int:
         """How many such intervals there were; only intervals between two calls of this method are seen."""
@@ -37,7 +37,7 @@ class Pulse:
             now = time.monotonic()
             if now - self._looked >= LOOK_S:
                 with suppress(OSError):  # no descriptor free to look with: the next time
-                    spent = _cpu_s()
+                    spent = process_cpu_s()
                     self._spells += spent - self._spent > BUSY * (now - self._looked)
                     self._looked, self._spent = now, spent
             return self._spells
@@ -91,7 +91,7 @@ def threads_cpu_s(threads: Iterable[threading.Thread]) -> float:
     return sum(_ticks(_THREADS / str(thread.native_id)) for thread in threads) / os.sysconf("SC_CLK_TCK")
 
 
-def _cpu_s() -> float:
+def process_cpu_s() -> float:
     """CPU seconds of this process and of its living children."""
     ticks = 0
     for listed in _THREADS.glob("*/children"):

@@ -25,6 +25,14 @@ NO_DOCUMENTS: Documents = MappingProxyType({})
 MANIFEST = "manifest"
 """Name of the job's manifest among them."""
 
+PRIORITY = "priority"
+"""Name of its priority at this node, which no other party hears of."""
+
+
+def priority_in(documents: Documents) -> int:
+    """The priority of the job with these documents; 0 where none was given."""
+    return int(documents.get(PRIORITY, b"0"))
+
 
 @dataclass(frozen=True)
 class Record:

@@ -104,7 +104,7 @@ class Node:
         voices = (cards, self.extensions)
         self.peers = Peers(settings, credentials, self._offers.hear, self._works.expects, recorder, guests, voices)
         self.extensions.tell, self.peers.news = self.peers.tell, cards.show_changed
-        self._health = Health(settings, self._store, self.peers, self._data, self.policies)
+        self._health = Health(settings, self._store, self.peers, self._data, self.policies, self._works.draining)
         self._meter = NodeMeter(settings, self._store, self._jobs, self._works, self.peers, self._data, self._health)
         self.tick, self.is_live, self.list_faults = self._health.tick, self._health.is_live, self._health.list_faults
         self._membership = Membership(settings, self._roster, self._works, self.peers)
@@ -165,6 +165,7 @@ class Node:
             "peers": self.peers.status(),
             "data": self._data.health(),
             "places": self._works.places(),
+            "draining": bool(self._works.draining),
             "certificate_days": self.peers.certificates.days if self.peers.certificates else None,
             **machine_state(self.settings.state_dir),
             "budgets": budgets(self.settings, self._store),
@@ -182,9 +183,10 @@ class Node:
         """One job, or None."""
         return self._jobs.view(job_id)
 
-    def submit(self, job_yaml: str, person: str | None = None) -> dict[str, Any]:
+    def submit(self, job_yaml: str, person: str | None = None, priority: int = 0) -> dict[str, Any]:
         """Register a job of the owner, or of a ``person`` here. Raises UsageError."""
-        record = self._jobs.submit(parse(job_yaml, Job, source="the job", context=LASTING_NAMES), person=person)
+        job = parse(job_yaml, Job, source="the job", context=LASTING_NAMES)
+        record = self._jobs.submit(job, person=person, priority=priority)
         return self._jobs.view(record.id) or {}
 
     def cancel(self, job_id: str) -> dict[str, Any]:
@@ -230,6 +232,10 @@ class Node:
     def apply_policy(self, text: str, person: str | None) -> dict[str, Any]:
         """As :meth:`vfl_node.node.policies.Policies.apply`."""
         return self.policies.apply(text, person)
+
+    def drain(self, *, on: bool) -> None:
+        """As :meth:`vfl_node.node.draining.Draining.set`."""
+        self._works.draining.set(on=on)
 
     def prune(self, limits: Retention, *, models: bool, dry: bool) -> list[str]:
         """Remove jobs that have ended. Raises VflError."""

@@ -31,19 +31,21 @@ from vfl_node.node.endings import conclude, owner_cancellation
 from vfl_node.node.faults import explain
 from vfl_node.node.job_start import JobStart
 from vfl_node.node.meeting import Meeting
-from vfl_node.node.others import ASK_QUEUED_S, Others
+from vfl_node.node.others import Others
 from vfl_node.node.peers import Peers
 from vfl_node.node.predictions import prepare, trained_with
+from vfl_node.node.reasons import enter, explain_wait
 from vfl_node.node.record import Record
 from vfl_node.node.states import UNFINISHED, State
 from vfl_node.node.store import Store
-from vfl_node.node.turns import PATIENCE_S, REST_S, Turn, Turns
+from vfl_node.node.turns import REST_S, Turns
+from vfl_node.node.usage import Usage, estimate_s
 from vfl_node.node.wire import keep_wire, make_trace
 from vfl_node.prediction.play import Coordinating, Predicting
 from vfl_node.prediction.requests import Requests
 from vfl_node.process import failpoints
 from vfl_node.process.machine import utc_now
-from vfl_node.progress import InputRefused, PeersAwaited, Queued, Silent
+from vfl_node.progress import InputRefused, PeersAwaited, Silent
 from vfl_node.settings.node import Settings
 from vfl_node.transport.frames import PIECE_BYTES
 
@@ -51,9 +53,6 @@ log = structlog.get_logger()
 
 TELL_PEER_S = 15.0
 """How long a job that cannot start tries to reach its peers to say so."""
-
-QUEUE_LOOK_S = 1.0
-"""How often a job that waits for its turn looks whether it is cancelled."""
 
 
 class Work:
@@ -70,10 +69,13 @@ class Work:
         ended: whether the job has ended; that is stored, or about to be.
         for_peer: why it failed, in words for a peer that asks; empty if it did not fail.
         turn: its turn in the queue; None for a service of predictions, which is mostly idle and needs no place.
+        meter: what it takes.
     """
 
-    def __init__(self, settings: Settings, store: Store, peers: Peers, budget: Budget, turns: Turns, record: Record) -> None:
-        self.record = record
+    def __init__(
+        self, settings: Settings, store: Store, peers: Peers, budget: Budget, turns: Turns, usage: Usage, record: Record
+    ) -> None:
+        self.record, self.meter = record, usage.meter(record)
         self.stop, self.trace = Stop(), make_trace(settings, record.job)
         self.progress = LiveProgress(record.id, self.stop, self.trace)
         self._settings, self._store, self._peers, self._budget = settings, store, peers, budget
@@ -81,7 +83,7 @@ class Work:
         self._job, self._folder = record.job, store.job_folder(record)
         self.ending = Ending(record.active, settings.name, self._folder, self.stop)
         self.others = Others(settings.name, record, peers, self._is_ready, self.ending, JobConsents(settings, store, record.id))
-        self._start = JobStart(settings, store, record, self._folder, self.others)
+        self._start = JobStart(settings, store, record, self._folder, self.others, budget)
         takes = self._job.is_service and self._job.asker == settings.name
         self.requests = Requests((record.predict or {}).get("model", "")) if takes else None
         self._conversing = self.ended = False
@@ -90,7 +92,7 @@ class Work:
             self.requests.close() if self.requests else self.ending.end_with(owner_cancellation())
         self._thread = threading.Thread(target=self._live, name=f"job-{record.id}", daemon=True)
         # Last: were anything after this to fail, nobody would leave the turn.
-        self.turn = None if self._job.is_service else turns.enter(lambda: self.others.able, record.peer(settings.name))
+        self.turn = None if self._job.is_service else enter(turns, lambda: self.others.able, record, settings, store)
 
     def start(self) -> None:
         """Begin. If no thread can be started, the job ends at once and may be resumed."""
@@ -119,6 +121,13 @@ class Work:
     def place(self) -> int:
         """Its place in the queue; 0 if it does not wait for its turn."""
         return self.turn.place if self.turn else 0
+
+    @property
+    def queue(self) -> dict[str, Any] | None:
+        """As :func:`vfl_node.node.reasons.explain_wait`; None if it does not wait."""
+        if not self.turn or self.record.state != "waiting":
+            return None
+        return explain_wait(self.record, self._settings.name, self.turn, self.others, self._start, self._peers)
 
     def cancel(self) -> list[str]:
         """End the job, also after a restart. A service that answers requests ends once all are answered, any other job at once.
@@ -171,10 +180,14 @@ class Work:
                 self._renew_deadline()
             try:
                 if self.turn:
-                    waits = self.turn, self.stop, self.progress, self._renew_deadline
-                    self._start.await_open(*waits, lambda: self.others.announce_in(self._meeting))
-                    self._await_turn(self.turn)
-                self._go_on()
+                    waits, announce = (self.turn, self.stop, self.progress), lambda: self.others.announce_in(self._meeting)
+                    self._start.await_open(*waits, self._renew_deadline, announce)
+                    self._start.await_turn(*waits, self._stay_in_line, announce)
+                    self._since = time.monotonic()
+                    self.progress.rest()
+                    self.others.tell()
+                with self.meter.counting():
+                    self._go_on()
                 return
             except GaveWay:
                 log.info("job waits for another turn", job=self.record.id)
@@ -182,36 +195,18 @@ class Work:
                 if self.turn:  # one that cannot go on is passed over anyway
                     self.turn.give_back(REST_S if self.others.able else 0.0)
 
-    def _await_turn(self, turn: Turn) -> None:
-        """Wait for a place for the job. Raises as announcing it, and PeerLost if a party is away for too long."""
-        asked = time.monotonic()
-        while not turn.take(QUEUE_LOOK_S):
-            self.stop.check()
-            if self.record.state != "waiting":
-                self.record = self._store.update(self.record, state="waiting")
-            self.progress.emit(Queued(turn.place))
-            self.others.check_versions()
-            if not (absent := self.others.absent):
-                self._renew_deadline()
-            elif time.monotonic() > self._deadline:
-                raise PeerLost(f"no word from {' and '.join(self.others.describe(absent))}", code="E_PEER_ABSENT")
-            if time.monotonic() - asked > ASK_QUEUED_S:
-                self.others.announce_in(self._meeting)
-                asked = time.monotonic()
-            if self.others.undecided:
-                raise GaveWay("an owner is asked")
-        self.stop.check()
-        self._since = time.monotonic()
-        self.progress.rest()
-        self.others.tell()
+    def _stay_in_line(self) -> None:
+        """The job waits for a place. Raises PeerLost if a party is away for too long, and as checking their versions."""
+        if self.record.state != "waiting":
+            self.record = self._store.update(self.record, state="waiting")
+        self.others.check_versions()
+        if not (absent := self.others.absent):
+            self._renew_deadline()
+        elif time.monotonic() > self._deadline:
+            raise PeerLost(f"no word from {' and '.join(self.others.describe(absent))}", code="E_PEER_ABSENT")
 
     def _give_way(self) -> None:
-        """Raise GaveWay if another job could go on in the place of this one, which has not met all parties."""
-        if self.place or not (self.turn and self.turn.contested):
-            return
-        patient = not self.others.queueing or time.monotonic() - self._since < PATIENCE_S
-        if self.turn.owed or not (patient and self.others.able):
-            raise GaveWay("another job goes first", for_peer="another job goes first at its node")
+        self._start.give_way(self.turn, self._since)
 
     def _go_on(self) -> None:
         """Run the job from its table to its report, in as many attempts as it takes."""
@@ -257,6 +252,7 @@ class Work:
             elif self._settings.role != "coordinator":
                 table = read_input(self._settings, self._job)
                 announce(self.progress, self._job, {self._settings.name: table})
+            self.meter.expected_s = estimate_s(self._job, table)
             model = trained_with(self._store, self._job, self._settings.name)
             self._budget.reserve(
                 self.record.id, self._job, self._settings.role, table, self._settings.limits_for(self._job), model
@@ -264,6 +260,7 @@ class Work:
             self._frame_bytes = frame_bytes(self._job, model)
             return table, predicting
         except (VflError, OSError) as cause:
+            self._start.wait_for_memory(cause, self.turn)
             error = explain(cause)
             self.progress.emit(InputRefused(error.message))
             if self._folder.sealed:  # it has done its part, and comes back
@@ -303,6 +300,8 @@ class Work:
         own, attempt = Randomness(self._folder.seed(first=self.record.attempt == 0)), self.record.attempt + 1
         self.record = self._store.update(self.record, state="running", attempt=attempt, code=None, message=None, hint=None)
         self.others.begun = True
+        if self.turn:
+            self.turn.begun = True
         memories = {name: self._store.partner(name) for name in self._job.remembered_parties(self._settings.name)}
         try:
             run = set_up(
@@ -321,7 +320,7 @@ class Work:
             )
             self._conversing = True
             protocols = predicting.conversations(run) if predicting else conversations(run)
-            with self.progress.conversing(meeting.channels.values()):
+            with self.progress.conversing(meeting.channels.values()), self.meter.timing(whole=attempt == 1):
                 meeting.play(protocols, run.session.machine.processes)
         except Exception:
             if not self._folder.confirmed:  # else it is done, and whoever has not heard so asks again
@@ -344,6 +343,7 @@ class Work:
         if self.turn:
             self.turn.leave()
         self.record = conclude(self._settings, self._store, self.record)
+        self.meter.finish(self.record)
         if self.requests:
             self.requests.end(error or UsageError(f"predictions have ended ({state})", code="E_JOB_ENDED", hint="ask again"))
         line = log.error if self.record.state == "failed" else log.info

@@ -15,12 +15,14 @@ from typing import Any
 
 import structlog
 
-from vfl_node.errors import Paused, PeerError, PolicyError, StateError, UsageError, VflError
+from vfl_node.errors import Paused, PolicyError, StateError, UsageError, VflError
 from vfl_node.estimate.budget import Budget
 from vfl_node.job import Job
+from vfl_node.node.draining import Draining
 from vfl_node.node.endings import conclude, node_stopping, quarantine_error
 from vfl_node.node.faults import explain
 from vfl_node.node.peers import Peers
+from vfl_node.node.predictions import check_coordinator
 from vfl_node.node.pruning import HourlyPruning
 from vfl_node.node.record import Record
 from vfl_node.node.releases import release_ended
@@ -28,6 +30,7 @@ from vfl_node.node.room import check_room
 from vfl_node.node.states import UNFINISHED, State
 from vfl_node.node.store import Store
 from vfl_node.node.turns import Turns
+from vfl_node.node.usage import Usage
 from vfl_node.node.work import Work
 from vfl_node.process.machine import utc_now
 from vfl_node.settings.node import Settings
@@ -53,14 +56,16 @@ class Works:
     Attributes:
         budget: the memory that they have reserved.
         on_hour: called every hour, by the watch.
+        draining: whether no job may begin.
     """
 
     def __init__(self, settings: Settings, store: Store) -> None:
-        self._settings = settings
-        self._store = store
+        self._settings, self._store = settings, store
         self._works: dict[str, Work] = {}
         self._back: dict[str, str] = {}  # job with a stored part → the party that is back, for which it may have waited
-        self._turns = Turns(settings.jobs_at_once, settings.running_of)
+        self._usage = Usage(store, settings)
+        self._turns = Turns(settings.jobs_at_once, self._usage.places_of, self._usage.spent_s)
+        self.draining = Draining(settings.state_dir, self._turns)
         self._lock = threading.RLock()  # one change of a job's state at a time
         self._peers: Peers | None = None
         self.budget = Budget(settings.resources.memory_mib, settings.models, settings.protection)
@@ -85,6 +90,7 @@ class Works:
             if record.over:
                 self._store.destroy_secrets(record)
         release_ended(self._store)
+        self._usage.load()
         for record in self._store.standing(*UNFINISHED):
             self._go_on(record.id)
         self._watcher = threading.Thread(target=self._watch, name="jobs", daemon=True)
@@ -108,8 +114,7 @@ class Works:
 
     def get(self, job_id: str) -> Work | None:
         """The work on a job, if it is under way."""
-        work = self.latest(job_id)
-        return work if work is not None and work.alive else None
+        return work if (work := self.latest(job_id)) and work.alive else None
 
     def latest(self, job_id: str) -> Work | None:
         """The same, or the work that ended not long ago."""
@@ -144,13 +149,8 @@ class Works:
     def check_coordinator(self, job: Job) -> None:
         """Raise PeerError (``E_COORDINATOR``) if a job of predictions needs a coordinator that is away."""
         assert self._peers is not None
-        name = job.parties.coordinator
-        if job.predict and name and not self._peers.online(name):
-            raise PeerError(
-                f"the coordinator is away, which deals the randomness of these predictions: {self._peers.describe(name)}",
-                code="E_COORDINATOR",
-                hint=f"ask again when {name} is up",
-            )
+        if job.predict:
+            check_coordinator(job, self._peers)
 
     @contextmanager
     def beginning(self) -> Iterator[None]:
@@ -172,6 +172,8 @@ class Works:
         Raises:
             PolicyError: there is none (``E_BUSY``).
         """
+        if serves and not stored:
+            self.draining.check()  # it needs no turn
         with self._lock:
             works = [work for work in self._works.values() if work.alive and not work.ended]
         others = 0 if stored else self._store.count(submitter)
@@ -192,7 +194,7 @@ class Works:
                     return
                 before.join()  # the job has ended, and the thread is about to
             try:
-                work = Work(self._settings, self._store, self._peers, self.budget, self._turns, record)
+                work = Work(self._settings, self._store, self._peers, self.budget, self._turns, self._usage, record)
             except (VflError, OSError) as cause:  # written by another version, or the disk refuses
                 error = explain(cause)
                 if isinstance(cause, UsageError):
@@ -327,6 +329,7 @@ class Works:
                     works = list(self._works.values())
                 for work in works:
                     work.check()
+                self._usage.measure()
                 self._pause_if_lost(works)
                 self.go_on_with_unconfirmed()
                 if time.monotonic() > due:

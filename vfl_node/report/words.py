@@ -108,6 +108,11 @@ def human_seconds(seconds: float) -> str:
     return f"{minutes} min {rest} s" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"
 
 
+def human_span(span: Sequence[float]) -> str:
+    """The least and the most that something still takes, in seconds: "20 s to 2 min 5 s left"; empty for none."""
+    return f"{' to '.join(human_seconds(float(round(seconds))) for seconds in span)} left" if span else ""
+
+
 def human_age(moment: str, now: datetime | None = None) -> str:
     """How long ago an ISO 8601 moment was, for people; empty where ``moment`` is."""
     if not moment:

@@ -42,8 +42,8 @@ PLACES: Mapping[str, tuple[str, ...]] = {
 """Key of the earlier ``limits`` → where its value stands among the limits of a policy."""
 
 ELSEWHERE: Mapping[str, tuple[str, ...]] = {
-    "jobs_per_peer": ("queue", "others", "stored"),
-    "running_per_peer": ("queue", "others", "running"),
+    "jobs_per_peer": ("queue", "partners", "*", "stored"),
+    "running_per_peer": ("queue", "partners", "*", "running"),
     "max_memory_mib": ("resources", "memory_mib"),
 }
 """Key of the earlier ``limits`` → where its value stands in the settings."""
@@ -68,6 +68,21 @@ def read_earlier(given: Mapping[str, Any], info: ValidationInfo) -> Mapping[str,
     if info.context != LASTING_NAMES:
         warn(earlier)
     return move_to_policy(given)
+
+
+def read_others(given: Any) -> Any:
+    """A ``queue`` section with ``others``, in which a development version had what ``partners."*"`` says today.
+
+    Raises:
+        ValueError: both stand there.
+    """
+    if not isinstance(given, Mapping) or "others" not in given:
+        return given
+    partners = given.get("partners") or {}
+    if isinstance(partners, Mapping) and "*" in partners:
+        raise ValueError("others is of an earlier version and stands in partners today, as '*': leave it out")
+    warnings.warn('queue.others: write it as queue.partners: {"*": ...}', FutureWarning, stacklevel=2)
+    return {**{key: value for key, value in given.items() if key != "others"}, "partners": {**partners, "*": given["others"]}}
 
 
 def warn(earlier: list[str]) -> None:

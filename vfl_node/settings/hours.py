@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Annotated
 
 from vfl_node.configuration.models import text_like
@@ -25,6 +25,15 @@ Window = Annotated[
 def is_within(windows: Sequence[str], now: datetime) -> bool:
     """Whether ``now``, in the zone of the windows, lies in one of them."""
     return any(_is_in(window, now) for window in windows)
+
+
+def openings(windows: Sequence[str], now: datetime) -> list[datetime]:
+    """When they next begin, within a week and a day from ``now``."""
+    found = []
+    for begin in {window.split(" ")[1][:5] for window in windows}:
+        today = now.replace(hour=int(begin[:2]), minute=int(begin[3:]), second=0, microsecond=0)
+        found += [at for days in range(9) if (at := today + timedelta(days=days)) > now and is_within(windows, at)]
+    return found
 
 
 def _is_in(window: str, now: datetime) -> bool:

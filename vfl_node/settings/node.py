@@ -41,6 +41,8 @@ from vfl_node.settings.table import Data
 MOST_SERVICES = 16
 """Services of predictions at once, which take no place of the jobs that run."""
 
+MOST_WAITING = 256
+"""So many jobs of this owner may wait for their turn, and so many of peers be under way or wait, which must not fill a node."""
 
 DEFAULT_TABLE = "default"
 """The table of a job that names none, at a node with several; and that of a node whose only table has no name."""
@@ -264,6 +266,10 @@ class Settings(Frozen):
         """How many jobs of a peer run at once: ``queue``, or its share in the places that are not kept for this owner."""
         share = (self.jobs_at_once - 1) // max(1, len(self.submitters))
         return self.queue.share_of(peer).running or max(1, share)
+
+    def waiting_of(self, peer: str) -> int:
+        """How many jobs of a peer may run or wait: ``queue``, or 64 and at most its share in :data:`MOST_WAITING`."""
+        return self.queue.share_of(peer).waiting or min(64, MOST_WAITING // max(1, len(self.submitters)))
 
     @property
     def streams_per_party(self) -> int:

@@ -20,7 +20,7 @@ from vfl_node.configuration.models import Frozen, name_in
 from vfl_node.job import Job, Name, ProtocolName
 from vfl_node.job.names import Purpose
 from vfl_node.job.training import TRAINERS
-from vfl_node.settings.hours import is_within
+from vfl_node.settings.hours import DAYS, is_within, openings
 from vfl_node.settings.limits import (
     Any_,
     AttackLimits,
@@ -221,6 +221,16 @@ class Policy(Frozen):
         local = self._here(now)
         hours = [self.limits_of(name).hours for name in partners]
         return all(windows == "any" or is_within(windows, local) for windows in hours)
+
+    def opens(self, partners: Iterable[str], now: datetime | None = None) -> str:
+        """When a job with these partners may begin next, such as ``18:00`` or ``mon 18:00``, in the zone; empty: never."""
+        local = self._here(now)
+        hours = [self.limits_of(name).hours for name in partners]
+        moments = sorted({moment for windows in hours if windows != "any" for moment in openings(windows, local)})
+        found = next((at for at in moments if all(windows == "any" or is_within(windows, at) for windows in hours)), None)
+        if found is None:
+            return ""
+        return f"{found:%H:%M}" if found.date() == local.date() else f"{DAYS[found.weekday()]} {found:%H:%M}"
 
     def decide(self, asked: Asked, now: datetime | None = None) -> Decision:
         """Who says yes to a job that the limits allow. ``now``: UTC. Pure: the same arguments give the same answer."""

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from vfl_node.configuration.models import Frozen
 from vfl_node.job import Name
+from vfl_node.settings.earlier import read_others
+
+ANYONE = "*"
+"""Stands for each partner that has no entry."""
 
 
 class Share(Frozen):
@@ -27,17 +31,38 @@ class Share(Frozen):
         description="how many of them run at a time; more wait. The last of jobs_at_once places is this owner's in any case. "
         "None: an equal share of the others for each peer that may submit jobs",
     )
+    waiting: int | None = Field(
+        default=None,
+        ge=1,
+        le=10_000,
+        description="how many of them may run or wait, and how many may wait for this owner's answer; more are refused. "
+        "None: 64, and fewer where more than four peers may submit jobs",
+    )
+    cpu_hours_per_day: float | None = Field(
+        default=None,
+        gt=0,
+        allow_inf_nan=False,
+        description="how many hours of CPU time they may take here within 24 hours; then those that have not begun wait. "
+        "None: as many as they need",
+    )
 
 
 class QueueSettings(Frozen):
     """Whose jobs run and wait."""
 
-    partners: Annotated[Mapping[Name, Share], Field(description="what one partner's jobs may take, by its name")] = {}
-    others: Annotated[Share, Field(description="what the jobs of each partner that has no entry may take")] = Share()
+    partners: Annotated[
+        Mapping[Literal["*"] | Name, Share],
+        Field(description="what one partner's jobs may take, by its name; '*': of each partner that has no entry"),
+    ] = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_earlier(cls, given: Any) -> Any:
+        return read_others(given)
 
     def share_of(self, partner: str) -> Share:
         """What the jobs of a partner may take."""
-        return self.partners.get(partner, self.others)
+        return self.partners.get(partner) or self.partners.get(ANYONE) or Share()
 
 
 class Resources(Frozen):

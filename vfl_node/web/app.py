@@ -41,6 +41,7 @@ from vfl_node.web.ledger import list_ledger_routes
 from vfl_node.web.pages import REPORT_POLICY, Pages
 from vfl_node.web.people import list_audit_routes, list_token_routes
 from vfl_node.web.policy import list_policy_routes
+from vfl_node.web.queue import list_queue_routes, read_priority
 from vfl_node.web.trust import list_routes
 from vfl_node.web.view import NodeView, find_job
 from vfl_node.web.wanted import WAITING, read_wanted
@@ -123,6 +124,7 @@ def create_app(
         *list_policy_routes(view),
         *list_ledger_routes(view, board.ledger),
         *list_extension_routes(view),
+        *list_queue_routes(view),
         *(list_token_routes(tokens) if tokens else ()),
         *(list_audit_routes(audit) if audit else ()),
     ]
@@ -151,8 +153,7 @@ class _Board:
 
     def asset(self, request: Request) -> Response:
         """A style sheet or script: part of the software, which the login page needs, too."""
-        found = self._pages.asset(request.path_params["place"])
-        if found is None:
+        if (found := self._pages.asset(request.path_params["place"])) is None:
             raise HTTPException(404)
         return found
 
@@ -201,7 +202,7 @@ class _Board:
             text = body.decode("utf-8-sig")
         except UnicodeDecodeError as error:
             raise UsageError(f"the job is not UTF-8 text (byte {error.start})", code="E_YAML") from None
-        job = await run_in_threadpool(self._view.submit, text, person_of(request))
+        job = await run_in_threadpool(self._view.submit, text, person_of(request), read_priority(request.query_params))
         name_object(request, job["id"])
         return JSONResponse(job, 201)
 
@@ -216,8 +217,7 @@ class _Board:
         return EventStream(stream, last, partial(may_still, request))
 
     def cancel(self, request: Request) -> Response:
-        job = self._job(request)
-        check_own(request, job)
+        check_own(request, job := self._job(request))
         return JSONResponse(self._view.cancel(job["id"]), 202)
 
     def resume(self, request: Request) -> Response:

@@ -53,6 +53,7 @@ class Pages:
             "interval": results.format_interval,
             "budgets": overview.budget_groups,
             "used": overview.used_lines,
+            "span": words.human_span,
         }
         self._templates.filters |= {**lines, **figures, "time": words.human_time, "age": words.human_age}
         self._templates.filters |= {"duration": words.human_seconds, "bytes": words.human_bytes, "names": words.join_names}

@@ -88,6 +88,8 @@ ROWS: dict[str, Admission] = {
     "POST /api/policy": _OWNER,
     "POST /api/policy/check": _OWNER,
     "POST /api/prune": _OWNER,
+    "POST /api/drain": _OWNER,
+    "DELETE /api/drain": _OWNER,
     "GET /api/audit-log": _OWNER,
     "POST /api/tokens": _OWNER,
     "GET /api/tokens": _OWNER,

@@ -13,6 +13,7 @@ from vfl_node.web.extensions import ExtensionView
 from vfl_node.web.health import HealthView
 from vfl_node.web.ledger import LedgerView
 from vfl_node.web.policy import PolicyView
+from vfl_node.web.queue import QueueView
 from vfl_node.web.trust import TrustView
 from vfl_node.web.wanted import Wanted
 
@@ -29,7 +30,7 @@ class PredictionView(Protocol):
         """Withdraw the request: nobody waits for it any more."""
 
 
-class NodeView(HealthView, TrustView, AskView, PolicyView, LedgerView, ExtensionView, Protocol):
+class NodeView(HealthView, TrustView, AskView, PolicyView, LedgerView, ExtensionView, QueueView, Protocol):
     """What a node shows; its methods may be called from several threads."""
 
     def jobs(self) -> list[dict[str, Any]]:
@@ -40,8 +41,9 @@ class NodeView(HealthView, TrustView, AskView, PolicyView, LedgerView, Extension
         judged (attack → rows), rebuilt (column of this party → attack → success, worst first), labels (attack on labels →
         figure), meters (as in the report, of those known), remark and note (lines for people: a permanent one and a current
         one), alone ({epoch, epochs} while a model of this party alone trains, else {}), parties, submitted, finished, took_s
-        (seconds between the two, or None), error ({code, message, hint} or None), resumable, queue ({place, reason} while it
-        waits, or None), report (whether there is one) and, of that, started, seconds, metrics, metric, leaks, leak_values and
+        (seconds between the two, or None), error ({code, message, hint} or None), resumable, queue (as
+        :func:`vfl_node.node.reasons.explain_wait` while it waits, or None), time_left_s ([least, most] while it runs, or
+        None), report (whether there is one) and, of that, started, seconds, metrics, metric, leaks, leak_values and
         helped (:func:`vfl_node.report.summary.listed_figures`); leaks of a job under way are those seen so far.
         """
 
@@ -59,7 +61,7 @@ class NodeView(HealthView, TrustView, AskView, PolicyView, LedgerView, Extension
         live is as :meth:`vfl_node.execution.details.Details.copy` has it.
         """
 
-    def submit(self, job_yaml: str, person: str | None) -> dict[str, Any]:
+    def submit(self, job_yaml: str, person: str | None, priority: int) -> dict[str, Any]:
         """Register a job of a ``person``; None: of the owner. Raises VflError."""
 
     def cancel(self, job_id: str) -> dict[str, Any]:

@@ -26,6 +26,8 @@ function progress() {
   say("phase", open ? place : ["", "waiting"].includes(at.phase) ? "It did not begin" : `It came to: ${place}`);
   say("pace", parts.join(" · "));
   say("note", open && !alone ? job.note ?? "" : "");
+  const left = job.time_left_s ? `${job.time_left_s.map(duration).join(" to ")} left of the whole job` : "";
+  say("wait", open ? job.queue?.reason ?? left : "");
   say("remark", job.remark ?? "");
   const bar = find("progress");
   bar.hidden = !at.total;

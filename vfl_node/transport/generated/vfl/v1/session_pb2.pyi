@@ -65,7 +65,7 @@ class Offer(_message.Message):
     def __init__(self, job_id: _Optional[str] = ..., submitter: _Optional[str] = ..., job_json: _Optional[str] = ..., ready: bool = ..., manifest: _Optional[bytes] = ..., consents: _Optional[_Iterable[bytes]] = ..., cards: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class OfferReply(_message.Message):
-    __slots__ = ("job_id", "accepted", "code", "reason", "waits", "awaits", "asked", "consents", "cards")
+    __slots__ = ("job_id", "accepted", "code", "reason", "waits", "awaits", "asked", "consents", "cards", "draining")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     ACCEPTED_FIELD_NUMBER: _ClassVar[int]
     CODE_FIELD_NUMBER: _ClassVar[int]
@@ -75,6 +75,7 @@ class OfferReply(_message.Message):
     ASKED_FIELD_NUMBER: _ClassVar[int]
     CONSENTS_FIELD_NUMBER: _ClassVar[int]
     CARDS_FIELD_NUMBER: _ClassVar[int]
+    DRAINING_FIELD_NUMBER: _ClassVar[int]
     job_id: str
     accepted: bool
     code: str
@@ -84,7 +85,8 @@ class OfferReply(_message.Message):
     asked: _containers.RepeatedScalarFieldContainer[str]
     consents: _containers.RepeatedScalarFieldContainer[bytes]
     cards: _containers.RepeatedScalarFieldContainer[bytes]
-    def __init__(self, job_id: _Optional[str] = ..., accepted: bool = ..., code: _Optional[str] = ..., reason: _Optional[str] = ..., waits: bool = ..., awaits: _Optional[_Iterable[str]] = ..., asked: _Optional[_Iterable[str]] = ..., consents: _Optional[_Iterable[bytes]] = ..., cards: _Optional[_Iterable[bytes]] = ...) -> None: ...
+    draining: bool
+    def __init__(self, job_id: _Optional[str] = ..., accepted: bool = ..., code: _Optional[str] = ..., reason: _Optional[str] = ..., waits: bool = ..., awaits: _Optional[_Iterable[str]] = ..., asked: _Optional[_Iterable[str]] = ..., consents: _Optional[_Iterable[bytes]] = ..., cards: _Optional[_Iterable[bytes]] = ..., draining: bool = ...) -> None: ...
 
 class Cancel(_message.Message):
     __slots__ = ("job_id", "failed", "reason")
