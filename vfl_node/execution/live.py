@@ -62,7 +62,7 @@ AT_REST: dict[str, Any] = {
 
 NO_ATTACKS: Attacks = {}
 
-WAITS = {Queued: "place", OwnersAsked: "consent", HoursAwaited: "hours", PeersAwaited: "peer"}
+WAITS = {Queued: "place", OwnersAsked: "consent", HoursAwaited: "hours", MemoryAwaited: "memory", PeersAwaited: "peer"}
 """Event → what a job waits for, in a word for metrics."""
 
 ALONE = "training the model of this party alone, for comparison"
@@ -152,7 +152,7 @@ class LiveProgress:
     def _measure(self, event: Event) -> None:
         """Take the time of phases and waits, for metrics."""
         match event:
-            case Queued() | OwnersAsked() | HoursAwaited() | PeersAwaited():
+            case Queued() | OwnersAsked() | HoursAwaited() | MemoryAwaited() | PeersAwaited():
                 self._watch.wait(WAITS[type(event)])
             case _ if isinstance(event, WorkEvent) and self._view["phase"] != "waiting":
                 self._watch.begin(self._view["phase"])
