@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import structlog
 from typer.testing import CliRunner
 
 from tests.compared_runs import HIGH, SOME, a_report, store
 from tests.web.shown_node import TOKEN, View, a_job
 from vfl_node.cli import app
 from vfl_node.errors import UsageError
+from vfl_node.process.logs import configure_logs
 from vfl_node.web.app import create_app
 from vfl_node.web.server import Server
 
@@ -50,6 +53,16 @@ def test_folders_of_the_same_name_are_called_by_their_paths(tmp_path: Path) -> N
     assert [run["name"] for run in found["runs"]] == [str(run) for run in runs]
 
 
+@pytest.fixture
+def quiet() -> Iterator[None]:
+    """Logs go where those of a command go, not to its output."""
+    before = structlog.get_config()
+    configure_logs(quiet=True)
+    yield
+    structlog.configure(**before)
+
+
+@pytest.mark.usefixtures("quiet")
 def test_jobs_of_a_running_node_are_compared(tmp_path: Path) -> None:
     view = View(tmp_path)
     view.all = [a_job(f"done-{number}", "done", report=True) for number in (1, 2)]

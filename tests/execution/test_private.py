@@ -152,7 +152,8 @@ def test_a_mistake_in_what_protects_columns_has_file_line_and_column(tmp_path: P
 
 def test_every_key_of_a_nodes_settings_is_either_set_by_a_trial_or_may_be_given() -> None:
     may_be_given = {"data", "device", "policy", "resources", "obfuscation", "models", "audit", "defences", "compare"}
-    assert set(Settings.model_fields) | {"accept_jobs_from"} == may_be_given | set(SET_BY_A_TRIAL)
+    earlier = {"accept_jobs_from", "keep_days", "keep_jobs"}
+    assert set(Settings.model_fields) | earlier == may_be_given | set(SET_BY_A_TRIAL)
 
 
 def test_a_party_without_a_table_is_named(tmp_path: Path) -> None:

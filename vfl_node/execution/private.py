@@ -33,6 +33,7 @@ SET_BY_A_TRIAL: Mapping[str, str] = (
     | dict.fromkeys(("peers", "peers_dir", "accept_jobs_from"), _CONNECTED)
     | dict.fromkeys(("state_dir", "jobs_at_once", "queue", "retention", "keep_days", "keep_jobs", "quarantine_after"), _ONE_JOB)
     | dict.fromkeys(("peer_wait_s", "stall_s"), "the parties of a trial begin and end together")
+    | dict.fromkeys(("log", "metrics"), "a trial has no log and no metrics of its own")
     | dict.fromkeys(("threads", "group_threads"), "--threads sets it for all parties")
 )
 """Key of a node's settings → why a party's settings in a trial do not have it."""

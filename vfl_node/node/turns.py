@@ -21,7 +21,7 @@ goes first, and no job waits for ever. The order decides nothing else: the rules
 
 from __future__ import annotations
 
-import random
+import secrets
 import threading
 import time
 from collections import Counter
@@ -300,4 +300,4 @@ class Turn:
 
 def _jitter(seconds: float) -> float:
     """From half of ``seconds`` to one and a half: nodes that do the same at the same time would do so again and again."""
-    return seconds * random.uniform(0.5, 1.5)  # noqa: S311 - no secret
+    return seconds * (0.5 + secrets.randbelow(1000) / 1000)
