@@ -195,7 +195,8 @@ class LinkageDealing(Linker):
             check_room(2 * plan.memory_bytes, session.machine.free_bytes)
             linkage = terms.linkage_of(self._terms, active, passive, session.name)
             await self._hear_accepted(channel)
-            write_checked(session.attempt.folder / "linkage", json.dumps(plan.rows).encode())
+            if channel.peer == self._active:  # the other conversation runs at the same time, and knows the same
+                write_checked(session.attempt.folder / "linkage", json.dumps(plan.rows).encode())
             names = (self._active, self._passive)
             seeds = [session.randomness.derive(f"dealer seed {name}").bytes(SEED_BYTES) for name in names]
             place, sink = names.index(channel.peer), DealingSink(channel)
