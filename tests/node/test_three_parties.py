@@ -176,6 +176,7 @@ def test_an_absent_coordinator_is_named_and_the_job_can_be_resumed(stage: Stage)
     assert error["code"] == "E_PEER_ABSENT"
     assert f"notary (at {address}), absent" in error["message"]
     stage.federation.start("notary")
+    stage.federation.wait_until(lambda: all(map(stage.federation.connected, ROLES)))  # the clinic waits for 2 s only
     stage.federation.client("clinic").resume(job_id)
     stage.let_it_end()
     stage.all_done(job_id)

@@ -29,7 +29,12 @@ class InMemory:
 
 @pytest.fixture
 def job() -> Iterator[Job]:
+    forget_counts()  # of tests before these in the same process
     yield parse_job(JOB, source="the test")
+    forget_counts()
+
+
+def forget_counts() -> None:
     PREDICTED_ROWS._metric.clear()
     PREDICTED_ROWS._known.clear()
 

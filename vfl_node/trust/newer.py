@@ -3,9 +3,10 @@
 ::
 
     peers/NAME.N.crt, .N.card    card N of NAME, and the authorities on it, written first
-    peers/NAME.yaml              names them from then on; what it named before is removed last
+    peers/NAME.yaml              names them from then on
 
-So a crash leaves the one card or the other, each with its own authorities.
+So a crash leaves the one card or the other, each with its own authorities. The files of the card before stay until the next
+one comes: who has read NAME.yaml just before can still read them.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def take_newer(settings: Settings, name: str, envelope: bytes, *, now: datetime 
     folder, file = settings.peers_dir, settings.peers_dir / f"{name}.yaml"
     check_paired(settings, name)
     with writing(), alone(folder):
-        pinned = card_of(settings, name)
+        pinned, peer = card_of(settings, name), settings.peers[name]
         if envelope == pinned.envelope:
             return None
         shown = read_card(envelope, federation=settings.federation, now=now)
@@ -56,6 +57,6 @@ def take_newer(settings: Settings, name: str, envelope: bytes, *, now: datetime 
         write_whole(file, peer_file(name, yaml.safe_load(file.read_text()) | files))
         failpoints.reach("carded")
         for left in folder.glob(f"{name}.*"):
-            if left.name not in (file.name, *files.values()):
+            if left not in (file, peer.authority, peer.card) and left.name not in files.values():
                 remove(left)
     return shown
