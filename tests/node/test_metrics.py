@@ -64,7 +64,7 @@ def counted() -> Iterator[None]:
 def clear() -> None:
     """Begin to count anew, as a new process does."""
     for family in FAMILIES:
-        family._metric.clear()
+        family.metric.clear()
         family._known.clear()
 
 
@@ -86,10 +86,10 @@ def test_labels_are_those_of_the_page(counted: None) -> None:
 def test_there_are_never_more_series_than_said() -> None:
     for family in FAMILIES:
         for number in range(1000):
-            series = family.series(*[f"E_{number}"] * len(family._metric._labelnames))
+            series = family.series(*[f"E_{number}"] * len(family.metric._labelnames))
             series.inc() if isinstance(series, Counter) else series.observe(1)
-        assert family.series("E_NEW", *["x"] * (len(family._metric._labelnames) - 1)) is family.series(
-            *[counters.OTHER] * len(family._metric._labelnames)
+        assert family.series("E_NEW", *["x"] * (len(family.metric._labelnames) - 1)) is family.series(
+            *[counters.OTHER] * len(family.metric._labelnames)
         )
     for columns in (False, True):
         text = write_figures(full(1000, columns=columns)).decode()
