@@ -31,7 +31,7 @@ def full(count: int, **changes: Any) -> NodeFigures:
         **{
             "role": "active",
             "kernel": "c",
-            "ready": True,
+            "faults": ["E_DRAINING"],
             "states": ["running"],
             "running": views,
             "waits": {"place": 1},

@@ -15,6 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.metrics_sample import FAMILIES, count_each, full, running
 from vfl_node.execution.live import LiveProgress, Stop
+from vfl_node.node import reasons
 from vfl_node.node.prometheus import MOST_SERIES, write_figures
 from vfl_node.node.service import Node
 from vfl_node.node.states import STANDING
@@ -115,6 +116,22 @@ def test_a_jobs_series_end_with_it(node: Node, monkeypatch: pytest.MonkeyPatch) 
     assert "running-1" not in node.metrics_text().decode()
 
 
+def test_waiting_jobs_are_counted_by_the_reasons_that_the_list_shows() -> None:
+    text = write_figures(full(0, waits={"quota": 2, "consent": 1}, states=["asked", "waiting"])).decode()
+    told = dict(re.findall(r'^vfl_queue_jobs\{reason="(\w+)"\} (\S+)$', text, re.MULTILINE))
+    assert told == dict.fromkeys(reasons.KINDS, "0.0") | {"quota": "2.0", "consent": "2.0"}
+
+
+def test_a_node_that_is_not_ready_says_why(node: Node) -> None:
+    assert "vfl_ready 1.0" in (text := node.metrics_text().decode())
+    assert "vfl_not_ready{" not in text
+    node.drain(on=True)
+    node._health._looked = None
+    text = node.metrics_text().decode()
+    assert "vfl_ready 0.0" in text
+    assert re.findall(r"^vfl_not_ready\{.*$", text, re.MULTILINE) == ['vfl_not_ready{code="E_DRAINING"} 1.0']
+
+
 def test_phases_and_waits_are_timed_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     clear()
     now = [0.0]
@@ -123,7 +140,6 @@ def test_phases_and_waits_are_timed_apart(monkeypatch: pytest.MonkeyPatch) -> No
     for second, event in ((10, Queued(2)), (30, Queued(1)), (70, PhaseBegan("align", 5, "rows")), (75, Advanced(5))):
         now[0] = second
         progress.emit(event)
-        assert progress.waits_for == ("place" if isinstance(event, Queued) else "")
     now[0] = 80
     progress.rest()
     text = write_figures(full(0)).decode()

@@ -170,6 +170,7 @@ def test_a_job_waits_for_the_memory_of_another_and_goes_on_with_it(tmp_path: Pat
         node.wait_until(lambda: asked.count(first.id) > 1)  # it has memory, and waits for the lab
         second = node.jobs.submit(node.job())
         node.wait_until(lambda: (node.jobs.view(second.id)["queue"] or {}).get("kind") == "memory")  # type: ignore[index]
+        assert node.works.waits() == {"start": 1, "memory": 1}
         assert node.jobs.view(second.id)["queue"]["reason"].endswith(" GiB")  # type: ignore[index]
         assert asked.count(second.id) == 1
         over.set()

@@ -126,10 +126,10 @@ class Works:
         return self._turns.usage()
 
     def waits(self) -> Counter[str]:
-        """What jobs under way wait for, in the words of :data:`vfl_node.execution.live.WAITS` → how many do."""
+        """What jobs wait for, one of :data:`vfl_node.node.reasons.KINDS` → how many do."""
         with self._lock:
             works = [work for work in self._works.values() if work.alive and not work.ended]
-        return Counter(reason for work in works if (reason := work.progress.waits_for))
+        return Counter(queue["kind"] for work in works if (queue := work.queue))
 
     def expects(self, peer: str, job_id: str) -> bool:
         """Whether ``peer`` may open a conversation about ``job_id`` now, or a moment later."""
