@@ -153,7 +153,7 @@ def test_a_mistake_in_what_protects_columns_has_file_line_and_column(tmp_path: P
 
 def test_every_key_of_a_nodes_settings_is_either_set_by_a_trial_or_may_be_given() -> None:
     may_be_given = {"data", "device", "policy", "resources", "obfuscation", "models", "audit", "defences", "compare"}
-    earlier = {"accept_jobs_from", "keep_days", "keep_jobs"}
+    earlier = {"accept_jobs_from", "keep_days", "keep_jobs", "jobs_at_once"}
     assert set(Settings.model_fields) | earlier == may_be_given | set(SET_BY_A_TRIAL)
 
 

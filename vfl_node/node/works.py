@@ -64,11 +64,12 @@ class Works:
         self._works: dict[str, Work] = {}
         self._back: dict[str, str] = {}  # job with a stored part → the party that is back, for which it may have waited
         self._usage = Usage(store, settings)
-        self._turns = Turns(settings.jobs_at_once, self._usage.places_of, self._usage.spent_s)
+        self.budget = Budget(settings.resources.memory_mib, settings.models, settings.protection)
+        fitting = self.budget.count_fitting if settings.queue.max_running == "auto" else None
+        self._turns = Turns(settings.queue.places, self._usage.places_of, self._usage.spent_s, fitting)
         self.draining = Draining(settings.state_dir, self._turns)
         self._lock = threading.RLock()  # one change of a job's state at a time
         self._peers: Peers | None = None
-        self.budget = Budget(settings.resources.memory_mib, settings.models, settings.protection)
         self._stopping = threading.Event()
         self._watcher: threading.Thread | None = None
         self.on_hour: Callable[[], None] = lambda: None
