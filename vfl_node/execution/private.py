@@ -78,7 +78,9 @@ def read_private(path: Path) -> PrivateSettings:
 
 def private_settings(document: Mapping[str, Any], *, source: str, text: str = "", base: Path | None = None) -> PrivateSettings:
     """As :func:`read_private`, of a document already read."""
-    refused = [((key,), reason, "leave it out") for key, reason in SET_BY_A_TRIAL.items() if key in document]
+    refused: list[tuple[tuple[str, ...], str, str]] = [
+        ((key,), reason, "leave it out") for key, reason in SET_BY_A_TRIAL.items() if key in document
+    ]
     audit = document.get("audit")
     if isinstance(audit, Mapping) and audit.get("wire") is True:
         refused.append((("audit", "wire"), _AT_NODES, "leave it out, or set it in node.yaml: vfl-node audit-wire JOB"))

@@ -127,9 +127,8 @@ class Works:
         return self._turns.usage()
 
     def waits(self) -> Counter[str]:
-        """What jobs wait for, one of :data:`vfl_node.node.reasons.KINDS` → how many do."""
-        with self._lock:
-            works = [work for work in self._works.values() if work.alive and not work.ended]
+        """What jobs wait for, one of :data:`vfl_node.node.reasons.KINDS` → how many do; takes no lock."""
+        works = [work for work in list(self._works.values()) if work.alive and not work.ended]
         return Counter(queue["kind"] for work in works if (queue := work.queue))
 
     def expects(self, peer: str, job_id: str) -> bool:

@@ -86,7 +86,7 @@ def read_others(given: Any) -> Any:
 
 
 def read_earlier_queue(given: Mapping[str, Any], info: ValidationInfo) -> Mapping[str, Any]:
-    """Settings in which ``jobs_at_once`` of the release before is ``queue.max_running``. Raises ValueError where both are there."""
+    """Settings in which ``jobs_at_once`` of the release before is ``queue.max_running``. Raises ValueError: both are there."""
     queue = given.get("queue") or {}
     if "jobs_at_once" not in given or not isinstance(queue, Mapping):
         return given

@@ -23,8 +23,8 @@ from pydantic import (
 from vfl_node.configuration.models import Frozen
 from vfl_node.job import Job, Name, Parties
 from vfl_node.models.settings import ModelName, ModelPlace
-from vfl_node.roles import Role
 from vfl_node.process.machine import count_cores
+from vfl_node.roles import Role
 from vfl_node.settings.connection import PEERS_DIR, Address, Authorities, HttpTls, Peer, Tls, Webhook
 from vfl_node.settings.consistent import check_attacks, check_role, is_loopback
 from vfl_node.settings.defences import DefenceParams, read_params

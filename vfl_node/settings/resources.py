@@ -57,8 +57,8 @@ class QueueSettings(Frozen):
 
     max_running: Annotated[int, Field(ge=1, le=MOST_AT_ONCE)] | Literal["auto"] = Field(
         default=16,
-        description="how many jobs run at a time; more wait for their turn. auto: one for every core, and no more than fit into "
-        "memory by the largest estimate of those that run",
+        description="how many jobs run at a time; more wait for their turn. auto: one for every core, and no more than fit "
+        "into memory by the largest estimate of those that run",
     )
     partners: Annotated[
         Mapping[Literal["*"] | Name, Share],

@@ -14,7 +14,6 @@ from sys import intern
 from typing import Any, NamedTuple, Protocol
 
 from vfl_node.errors import peer_text
-from vfl_node.transport.bounds import type_label
 
 MOST_MESSAGES = 1 << 14
 """So many messages of a job are kept one by one, in at most 6 MB of memory."""
@@ -26,7 +25,7 @@ MOST_SUMS = 1 << 10
 """So many sums of earlier messages are kept."""
 
 MOST_CHARACTERS = 40
-"""So many characters of the name of a phase are kept: a peer says it."""
+"""So many characters of a phase and of a type are kept: a peer says them."""
 
 
 class TracedFrame(Protocol):
@@ -172,7 +171,7 @@ class Trace:
     def add(self, peer: str, attempt: int, frame: TracedFrame, since: int, *, sent: bool) -> None:
         """Take a message that has just been sent, or has arrived; args as :class:`TracedMessage`."""
         until, size = self.now(), frame.ByteSize()
-        phase, kind = intern(peer_text(frame.phase, MOST_CHARACTERS)), type_label(frame.type)  # many have the same
+        phase, kind = (intern(peer_text(word, MOST_CHARACTERS)) for word in (frame.phase, frame.type.rpartition(".")[2]))
         message = TracedMessage(peer, sent, attempt, phase, frame.sequence, kind, size, since, until)
         with self._one:
             self._count(message)
