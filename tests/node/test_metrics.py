@@ -21,7 +21,6 @@ from vfl_node.node.service import Node
 from vfl_node.node.states import STANDING
 from vfl_node.process import counters
 from vfl_node.progress import Advanced, PhaseBegan, Queued
-from vfl_node.settings.node import Settings
 
 PAGE = Path(__file__).parents[2] / "docs/reference/metrics-for-prometheus.md"
 
@@ -36,22 +35,6 @@ def parse(text: str) -> dict[str, Any]:
     """Name of each family, as documented → family."""
     families = list(text_string_to_metric_families(text))
     return {family.name + ("_total" if family.type == "counter" else ""): family for family in families}
-
-
-@pytest.fixture
-def node(tmp_path: Path) -> Iterator[Node]:
-    settings = Settings(
-        name="clinic",
-        role="active",
-        insecure_loopback=True,
-        http=None,
-        state_dir=tmp_path / "state",
-        device="cpu",
-        peers={"lab": {"address": "127.0.0.1:9"}},
-    )
-    made = Node(settings)
-    yield made
-    made._store.close()
 
 
 @pytest.fixture
@@ -126,7 +109,6 @@ def test_a_node_that_is_not_ready_says_why(node: Node) -> None:
     assert "vfl_ready 1.0" in (text := node.metrics_text().decode())
     assert "vfl_not_ready{" not in text
     node.drain(on=True)
-    node._health._looked = None
     text = node.metrics_text().decode()
     assert "vfl_ready 0.0" in text
     assert re.findall(r"^vfl_not_ready\{.*$", text, re.MULTILINE) == ['vfl_not_ready{code="E_DRAINING"} 1.0']

@@ -78,7 +78,7 @@ class Turns:
         places: how many jobs go on at once.
         of_peer: how many of them jobs of one peer may have; None: all that peers may have.
         spent: what the jobs of a peer (None: of the owner) have taken lately; called often, under a lock.
-        fitting: how many jobs the machine has room for, at least 1; asked before a job begins, under a lock. None: for ``places``.
+        fitting: how many jobs the machine has room for, at least 1; asked before one begins, under a lock. None: for all.
 
     Attributes:
         draining: whether no job may begin; those that have begun go on.
