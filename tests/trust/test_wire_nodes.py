@@ -136,4 +136,5 @@ def test_from_outside_there_is_tls_1_3_and_no_value(nodes: Paired) -> None:
     said, error = auditing.communicate(timeout=240)
     assert auditing.returncode == 0, said + error
     assert "bytes of TLS 1.3, and no value of this node's table" in said
+    assert "equal to the byte" in said
     assert pcap.stat().st_mode & 0o777 == 0o600
