@@ -31,7 +31,7 @@ def full(count: int, **changes: Any) -> NodeFigures:
         **{
             "role": "active",
             "kernel": "c",
-            "ready": True,
+            "faults": ["E_DRAINING"],
             "states": ["running"],
             "running": views,
             "waits": {"place": 1},
@@ -54,7 +54,7 @@ def full(count: int, **changes: Any) -> NodeFigures:
 def count_each() -> None:
     """Give every counter and histogram a series."""
     for family in FAMILIES:
-        series = family.series(*["E_TRY"] * len(family._metric._labelnames))
+        series = family.series(*["E_TRY"] * len(family.metric._labelnames))
         series.inc() if isinstance(series, Counter) else series.observe(1)
 
 

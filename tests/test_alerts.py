@@ -150,11 +150,13 @@ def test_rules_cases_and_metrics_hold() -> None:
     ("file", "right", "wrong"),
     [
         ("vfl.rules.yml", "expr: vfl_ready == 0", "expr: vfl_ready = 0"),
+        ("vfl.rules.yml", ' and on (job, instance) vfl_not_ready{code!="E_DRAINING"}', ""),
+        ("vfl.rules.yml", "and on (job, instance) vfl_not_ready{code!=", "unless on (instance) vfl_not_ready{code="),
         ("vfl.rules.yml", "expr: vfl_peer_up == 0\n        for: 15m", "expr: vfl_peer_up == 0\n        for: 30m"),
         ("vfl.rules.yml", ">= 0.8", ">= 0.9"),
-        ("vfl.rules.test.yml", '{series: vfl_ready, values: "1x580"}', '{series: vfl_ready, values: "0x580"}'),
+        ("vfl.rules.test.yml", '{table="default"}\', values: "1x580"', '{table="default"}\', values: "0x580"'),
     ],
-    ids=["no expression", "too late", "too much", "not well"],
+    ids=["no expression", "pages while it drains", "silent while it drains", "too late", "too much", "not well"],
 )
 def test_a_broken_twin_is_found(tmp_path: Path, file: str, right: str, wrong: str) -> None:
     for name in ("vfl.rules.yml", "vfl.rules.test.yml"):

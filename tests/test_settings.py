@@ -193,7 +193,7 @@ def test_every_setting_is_documented_with_its_default() -> None:
     keys |= (shares := {f"queue.partners.*.{key}": value for key, value in Share().model_dump().items()})
     assert [key for key in shares if f"`{key}`" not in page] == []
     counts.append("queue.partners.*.stored")
-    assert {"jobs_at_once", "stall_s"} <= set(counts)
+    assert {"queue.max_running", "stall_s"} <= set(counts)
     for key in counts:
         row = next(row for row in rows if f"`{key}`" in row)
         assert float(row.split("|")[2].replace(",", "")) == keys[key]
@@ -235,6 +235,19 @@ def test_what_passive_nodes_alone_have_is_documented_with_its_default() -> None:
                 default = list(field.default) if isinstance(field.default, tuple) else field.default
                 said = own.get((defence, key), shared.get(key))
                 assert said == ("–" if field.is_required() else str(default)), (defence, key)
+
+
+def test_how_many_jobs_run_is_read_by_its_name_of_the_release_before_or_goes_by_the_machine(tmp_path: Path) -> None:
+    given = "name: a\nrole: active\ninsecure_loopback: true\nlisten: 127.0.0.1:0\n"
+    with pytest.warns(FutureWarning, match=r"queue\.max_running"):
+        read = settings(tmp_path, f"{given}jobs_at_once: 3\nqueue: {{partners: {{'*': {{stored: 7}}}}}}\n")
+    assert (read.queue.max_running, read.queue.places, read.queue.share_of("lab").stored) == (3, 3, 7)
+    with pytest.raises(UsageError, match="leave it out"):
+        settings(tmp_path, f"{given}jobs_at_once: 3\nqueue: {{max_running: 4}}\n")
+    assert settings(tmp_path, f"{given}queue: {{max_running: auto}}\n").queue.places == min(64, len(os.sched_getaffinity(0)))
+    for wrong in ("0", "65", "all"):
+        with pytest.raises(UsageError, match=r"queue\.max_running"):
+            settings(tmp_path, f"{given}queue: {{max_running: {wrong}}}\n")
 
 
 def test_how_long_jobs_are_kept_is_read_by_its_names_of_the_release_before(tmp_path: Path) -> None:

@@ -97,6 +97,7 @@ def test_several_tables_by_name_of_which_the_command_gives_the_one_of_the_job(tm
         ("state_dir: x\n", "clinic.yaml:1:1: 'state_dir' cannot be set in a trial: a trial runs one job"),
         ("name: clinic\n", "'name' cannot be set in a trial: the job names the parties"),
         ("threads: 2\n", "'threads' cannot be set in a trial: --threads sets it for all parties"),
+        ("audit: {membership: true, wire: true}\n", "clinic.yaml:1:27: 'audit.wire' cannot be set in a trial: what is sent"),
     ],
 )
 def test_a_mistake_has_file_line_and_column(tmp_path: Path, text: str, said: str) -> None:
@@ -152,7 +153,7 @@ def test_a_mistake_in_what_protects_columns_has_file_line_and_column(tmp_path: P
 
 def test_every_key_of_a_nodes_settings_is_either_set_by_a_trial_or_may_be_given() -> None:
     may_be_given = {"data", "device", "policy", "resources", "obfuscation", "models", "audit", "defences", "compare"}
-    earlier = {"accept_jobs_from", "keep_days", "keep_jobs"}
+    earlier = {"accept_jobs_from", "keep_days", "keep_jobs", "jobs_at_once"}
     assert set(Settings.model_fields) | earlier == may_be_given | set(SET_BY_A_TRIAL)
 
 

@@ -26,6 +26,33 @@ def ram() -> Iterator[Path]:
         yield Path(folder)
 
 
+@pytest.fixture
+def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """One that is not started, has met lab, and looks anew each time."""
+    from vfl_node.node import health
+    from vfl_node.node.service import Node
+    from vfl_node.node.spending import counts_with
+    from vfl_node.settings.node import Settings
+
+    monkeypatch.setattr(health, "LOOK_S", 0.0)
+    (tmp_path / "table.csv").write_text("id,x,label\n" + "".join(f"r{k},{k},{k % 2}\n" for k in range(60)))
+    settings = Settings(
+        name="clinic",
+        role="active",
+        insecure_loopback=True,
+        http=None,
+        state_dir=tmp_path / "state",
+        device="cpu",
+        data={"path": tmp_path / "table.csv"},
+        peers={"lab": {"address": "127.0.0.1:9"}},
+    )
+    made = Node(settings)
+    (tmp_path / "state/partners/lab").mkdir(parents=True)
+    counts_with(made.settings, "lab").lane.append("note", {})
+    yield made
+    made._store.close()
+
+
 @pytest.fixture(scope="module")
 def forked() -> Callable[..., Child]:
     """Starts processes that have imported a node; what they run may be of a module beside this one."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -108,6 +109,25 @@ def test_what_other_jobs_have_reserved_is_not_free_until_they_end(free: dict[str
     taken = need(large, "passive", TableShape()).bytes * 2  # by now those two hold what they reserved: it is not free twice
     free["used"], free["free"] = 200 * MIB + taken, 400 * MIB
     kept.reserve("fourth", large, "passive", None, Limits())
+
+
+def test_as_many_jobs_fit_as_are_like_the_largest_that_runs(free: dict[str, float]) -> None:
+    small, large = job({"bottom": [1000, 1000]}), job({"bottom": [2000, 2000]})
+    size = need(large, "passive", TableShape()).bytes
+    free["free"] = 3.5 * size
+    kept = Budget(None)
+    assert kept.count_fitting() == math.inf  # nothing runs by which to count
+    kept.reserve("small", small, "passive", None, Limits())
+    kept.reserve("large", large, "passive", None, Limits())
+    assert kept.count_fitting() == 3.5
+    free["free"] = size / 9  # others have taken it meanwhile
+    assert kept.count_fitting() >= 1
+    kept.release("large")
+    free["free"] = math.inf  # where the system does not tell
+    assert kept.count_fitting() == math.inf
+    bounded = Budget(10_000)
+    bounded.reserve("large", large, "passive", None, Limits())
+    assert bounded.count_fitting() == (10_000 << 20) / size
 
 
 def test_the_owner_may_allow_less_than_is_free(free: dict[str, float]) -> None:

@@ -33,7 +33,7 @@ def test_sixty_jobs_of_three_partners_take_the_same_cpu_time(
     folder = tmp_path_factory.mktemp("fairness")
     federation = federations(folder, ROLES, make_several(folder))
     everyone = at_least(1) | {"budgets": {"alignments": 1000}}
-    federation.start_several(jobs_at_once=PLACES, queue={"partners": {"*": {"running": PLACES}}}, everyone=everyone)
+    federation.start_several(queue={"max_running": PLACES, "partners": {"*": {"running": PLACES}}}, everyone=everyone)
     draw, submitted = random.Random(20261128), []
     for name in ("lab", "insurer", "clinic"):
         for number in range(EACH):

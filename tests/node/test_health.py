@@ -9,7 +9,7 @@ import re
 import shutil
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -23,31 +23,8 @@ from vfl_node.node.service import Node
 from vfl_node.node.spending import counts_with
 from vfl_node.node.start_check import StartCheck
 from vfl_node.process.files import write_checked
-from vfl_node.settings.node import Settings
 
 FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-
-@pytest.fixture
-def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
-    """One that is not started, has met lab, and looks anew each time."""
-    monkeypatch.setattr(health, "LOOK_S", 0.0)
-    (tmp_path / "table.csv").write_text("id,x,label\n" + "".join(f"r{k},{k},{k % 2}\n" for k in range(60)))
-    settings = Settings(
-        name="clinic",
-        role="active",
-        insecure_loopback=True,
-        http=None,
-        state_dir=tmp_path / "state",
-        device="cpu",
-        data={"path": tmp_path / "table.csv"},
-        peers={"lab": {"address": "127.0.0.1:9"}},
-    )
-    made = Node(settings)
-    (tmp_path / "state/partners/lab").mkdir(parents=True)
-    counts_with(made.settings, "lab").lane.append("note", {})
-    yield made
-    made._store.close()
 
 
 def causes(node: Node) -> dict[str, str]:

@@ -15,12 +15,12 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.metrics_sample import FAMILIES, count_each, full, running
 from vfl_node.execution.live import LiveProgress, Stop
+from vfl_node.node import reasons
 from vfl_node.node.prometheus import MOST_SERIES, write_figures
 from vfl_node.node.service import Node
 from vfl_node.node.states import STANDING
 from vfl_node.process import counters
 from vfl_node.progress import Advanced, PhaseBegan, Queued
-from vfl_node.settings.node import Settings
 
 PAGE = Path(__file__).parents[2] / "docs/reference/metrics-for-prometheus.md"
 
@@ -38,22 +38,6 @@ def parse(text: str) -> dict[str, Any]:
 
 
 @pytest.fixture
-def node(tmp_path: Path) -> Iterator[Node]:
-    settings = Settings(
-        name="clinic",
-        role="active",
-        insecure_loopback=True,
-        http=None,
-        state_dir=tmp_path / "state",
-        device="cpu",
-        peers={"lab": {"address": "127.0.0.1:9"}},
-    )
-    made = Node(settings)
-    yield made
-    made._store.close()
-
-
-@pytest.fixture
 def counted() -> Iterator[None]:
     """Every counter with a series."""
     count_each()
@@ -64,7 +48,7 @@ def counted() -> Iterator[None]:
 def clear() -> None:
     """Begin to count anew, as a new process does."""
     for family in FAMILIES:
-        family._metric.clear()
+        family.metric.clear()
         family._known.clear()
 
 
@@ -86,10 +70,10 @@ def test_labels_are_those_of_the_page(counted: None) -> None:
 def test_there_are_never_more_series_than_said() -> None:
     for family in FAMILIES:
         for number in range(1000):
-            series = family.series(*[f"E_{number}"] * len(family._metric._labelnames))
+            series = family.series(*[f"E_{number}"] * len(family.metric._labelnames))
             series.inc() if isinstance(series, Counter) else series.observe(1)
-        assert family.series("E_NEW", *["x"] * (len(family._metric._labelnames) - 1)) is family.series(
-            *[counters.OTHER] * len(family._metric._labelnames)
+        assert family.series("E_NEW", *["x"] * (len(family.metric._labelnames) - 1)) is family.series(
+            *[counters.OTHER] * len(family.metric._labelnames)
         )
     for columns in (False, True):
         text = write_figures(full(1000, columns=columns)).decode()
@@ -115,6 +99,21 @@ def test_a_jobs_series_end_with_it(node: Node, monkeypatch: pytest.MonkeyPatch) 
     assert "running-1" not in node.metrics_text().decode()
 
 
+def test_waiting_jobs_are_counted_by_the_reasons_that_the_list_shows() -> None:
+    text = write_figures(full(0, waits={"quota": 2, "consent": 1}, states=["asked", "waiting"])).decode()
+    told = dict(re.findall(r'^vfl_queue_jobs\{reason="(\w+)"\} (\S+)$', text, re.MULTILINE))
+    assert told == dict.fromkeys(reasons.KINDS, "0.0") | {"quota": "2.0", "consent": "2.0"}
+
+
+def test_a_node_that_is_not_ready_says_why(node: Node) -> None:
+    assert "vfl_ready 1.0" in (text := node.metrics_text().decode())
+    assert "vfl_not_ready{" not in text
+    node.drain(on=True)
+    text = node.metrics_text().decode()
+    assert "vfl_ready 0.0" in text
+    assert re.findall(r"^vfl_not_ready\{.*$", text, re.MULTILINE) == ['vfl_not_ready{code="E_DRAINING"} 1.0']
+
+
 def test_phases_and_waits_are_timed_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     clear()
     now = [0.0]
@@ -123,7 +122,6 @@ def test_phases_and_waits_are_timed_apart(monkeypatch: pytest.MonkeyPatch) -> No
     for second, event in ((10, Queued(2)), (30, Queued(1)), (70, PhaseBegan("align", 5, "rows")), (75, Advanced(5))):
         now[0] = second
         progress.emit(event)
-        assert progress.waits_for == ("place" if isinstance(event, Queued) else "")
     now[0] = 80
     progress.rest()
     text = write_figures(full(0)).decode()

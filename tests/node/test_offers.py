@@ -270,11 +270,13 @@ def test_a_peers_share_of_the_places_follows_from_how_many_may_submit_jobs(place
         "listen": "127.0.0.1:0",
         "peers": names | {"notary": Peer(), "insurer": Peer(relayed=True)},
         "insecure_loopback": True,
-        "jobs_at_once": places,
+        "queue": {"max_running": places},
         "policy": {"everyone": {"coordinators": ["notary"]}},
     }
     assert Settings(**settings).running_of("p0") == share
-    allowed = Settings(**settings, queue=QueueSettings(partners={"*": Share(running=3, waiting=5), "p1": Share(running=2)}))
+    allowed = Settings(
+        **settings | {"queue": QueueSettings(partners={"*": Share(running=3, waiting=5), "p1": Share(running=2)})}
+    )
     assert (allowed.running_of("p0"), allowed.running_of("p1")) == (3, 2)
     assert (allowed.waiting_of("p0"), allowed.waiting_of("p1")) == (5, min(64, 256 // (peers or 1)))
 

@@ -202,6 +202,34 @@ def test_a_model_is_over_the_table_that_its_owners_settings_name(served: Served)
     assert predictions.load_model(store, served.model, named).stored.table == "panel"
 
 
+def test_services_are_listed_with_what_was_asked_and_what_is_left(served: Served) -> None:
+    served.ask("lab")
+    served.cancel("lab")
+    names = ("clinic", "lab")
+    assert not [each for name in names for each in services(served, name) if each["job"] == served.service("lab")]
+    served.ask("lab")
+    job_id = served.service("lab")
+    served.federation.wait_until(lambda: all(services(served, name)[-1]["rows"] for name in names))
+    for name in names:
+        listed = services(served, name)[-1]
+        assert (listed["job"], listed["model"], listed["asker"], listed["state"]) == (job_id, served.model, "lab", "running")
+        assert listed["requests"] == (1 if name == "lab" else 0)
+        assert listed["rows"] % BATCH == 0
+        shown = FileShown(served.federation.job_folder(name, served.model) / "shown", 0)
+        assert listed["predicted_rows"]["used"] == shown.told
+    told = services(served, "clinic")[-1]["predicted_rows"]
+    left = f"{told['allowed'] - told['used']:,}"
+    with Command("services", "--config", served.federation.folder / "clinic" / "node.yaml") as listing:
+        lines = listing.ended().stdout.splitlines()
+    (line,) = (line for line in lines if line.startswith(job_id))
+    assert line.split()[1:] == [served.model, "running", "lab", "0", f"{listed['rows']:,}", left]
+    assert "requests" in lines[0]
+
+
+def services(served: Served, name: str) -> list[dict[str, Any]]:
+    return list(served.federation.client(name).health()["services"])
+
+
 @pytest.mark.parametrize("name", ["clinic", "lab"])
 def test_known_records_are_predicted_by_both_halves(served: Served, name: str) -> None:
     head, ids, found = table_of(served.ask(name))

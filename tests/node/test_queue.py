@@ -18,13 +18,13 @@ from vfl_node.job import Job
 from vfl_node.job.costs import TableShape
 from vfl_node.node import room as admission
 from vfl_node.node.store import Store
-from vfl_node.settings.resources import Resources
+from vfl_node.settings.resources import QueueSettings, Resources
 
 
 @pytest.fixture(scope="module")
 def theatre(federations: Any, forked: Any, tmp_path_factory: pytest.TempPathFactory) -> Stage:
     stage = Stage(federations(tmp_path_factory.mktemp("queue"), ROLES), forked, JOB)
-    stage.federation.start_three(jobs_at_once=1)
+    stage.federation.start_three(queue={"max_running": 1})
     return stage
 
 
@@ -123,7 +123,7 @@ def test_the_queue_is_bounded_for_a_peer_and_in_all(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(admission, "MOST_WAITING", 2)
     node = Node(tmp_path)
     try:
-        node.settings = node.settings.model_copy(update={"jobs_at_once": 1})
+        node.settings = node.settings.model_copy(update={"queue": QueueSettings(max_running=1)})
         node.restart()
         node.peers.wait = threading.Event()  # type: ignore[attr-defined]
 
@@ -163,13 +163,14 @@ def test_a_job_waits_for_the_memory_of_another_and_goes_on_with_it(tmp_path: Pat
 
     try:
         resources = Resources(memory_mib=needed * 3 // 2)
-        node.settings = node.settings.model_copy(update={"jobs_at_once": 2, "resources": resources})
+        node.settings = node.settings.model_copy(update={"queue": QueueSettings(max_running=2), "resources": resources})
         node.restart()
         node.peers.online, node.peers.ask = lambda _: True, ask  # type: ignore[method-assign]
         first = node.jobs.submit(node.job())
         node.wait_until(lambda: asked.count(first.id) > 1)  # it has memory, and waits for the lab
         second = node.jobs.submit(node.job())
         node.wait_until(lambda: (node.jobs.view(second.id)["queue"] or {}).get("kind") == "memory")  # type: ignore[index]
+        assert node.works.waits() == {"start": 1, "memory": 1}
         assert node.jobs.view(second.id)["queue"]["reason"].endswith(" GiB")  # type: ignore[index]
         assert asked.count(second.id) == 1
         over.set()

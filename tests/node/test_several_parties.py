@@ -184,7 +184,7 @@ def test_a_job_waits_in_a_queue_and_all_go_on(stage: Stage) -> None:
     federation = stage.federation
     for name in ROLES:
         federation.kill(name, signal.SIGTERM)
-        federation.start(name, jobs_at_once=1)
+        federation.start(name, queue={"max_running": 1})
     federation.wait_until(lambda: all(map(federation.connected, ROLES)))
     jobs = [stage.submit(at) for at in ("lab", "clinic", "insurer")]
     stage.let_it_end()

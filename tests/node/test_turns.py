@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from typing import Any
 
@@ -34,6 +35,37 @@ def test_places_are_taken_in_order_and_the_rest_know_theirs() -> None:
     first.leave()
     assert [fourth.take(0), third.take(0)] == [False, True]
     assert fourth.place == 1
+
+
+def test_as_many_jobs_begin_as_the_machine_has_room_for_at_the_time() -> None:
+    room = math.inf
+    turns = Turns(4, fitting=lambda: room)
+    jobs = [turns.enter(yes) for _ in range(7)]
+    assert [turn.take(0) for turn in jobs] == [True] * 4 + [False] * 3
+    assert turns.usage() == {"busy": 4, "most": 4, "queued": 3}
+    room = 1.9  # they have turned out to be large: those that run go on, and no other begins
+    jobs[0].leave()
+    jobs[1].leave()
+    assert not jobs[4].take(0)
+    assert turns.usage() == {"busy": 2, "most": 1, "queued": 3}
+    jobs[2].leave()
+    assert not jobs[4].take(0)
+    jobs[3].leave()
+    assert [turn.take(0) for turn in jobs[4:]] == [True, False, False]
+    room = 3.2
+    assert [turn.take(0) for turn in jobs[5:]] == [True, True]
+
+
+def test_the_last_place_is_the_owners_however_many_there_are_now() -> None:
+    room = 3.0
+    turns = Turns(4, fitting=lambda: room)
+    own, others = turns.enter(yes), [turns.enter(yes, "lab") for _ in range(3)]
+    assert [turn.take(0) for turn in (own, *others)] == [True, True, True, False]
+    own.leave()
+    room = 2.0
+    others[0].leave()
+    assert not others[2].take(0)
+    assert turns.enter(yes).take(0)
 
 
 def test_a_job_that_cannot_go_on_is_passed_over_and_keeps_its_number() -> None:

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from vfl_node.execution.planted import PlantedValues, Value
+from vfl_node.node.wire import compare_bytes
 from vfl_node.node.wire_capture import Connection, describe_start, find_strangers, judge, parse_packet
+from vfl_node.process.counters import MOVED
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Frame
 from vfl_node.transport.wire_tap import WireTap
 
@@ -22,7 +24,7 @@ def frame(body: bytes) -> Frame:
 
 
 def test_what_is_sent_is_searched_and_what_is_received_is_not() -> None:
-    tap = WireTap(lambda: PLANTED)
+    tap = WireTap(lambda: PLANTED, "j")
     bodies = [b"masked", b"clear patient-0001", b"patient-0001 and patient-0001"]
     for body in bodies:
         tap.add("lab", 1, frame(body), 0, sent=True)
@@ -35,9 +37,33 @@ def test_what_is_sent_is_searched_and_what_is_received_is_not() -> None:
 
 
 def test_where_there_is_nothing_to_search_for_it_counts() -> None:
-    tap = WireTap(lambda: None)
+    tap = WireTap(lambda: None, "j")
     tap.add("lab", 1, frame(b"x"), 0, sent=True)
     assert (tap.tell()["searched"], tap.tell()["flows"][0]["messages"]) == (None, 1)
+
+
+def test_it_knows_of_which_others_the_bytes_of_the_metric_were() -> None:
+    MOVED.add("lab", "sent", 5, "Frame", "early")
+    MOVED.forget("early")
+    tap, size = WireTap(lambda: None, "j"), frame(b"x").ByteSize()
+    for kind, job, count in (("Notice", "", 7), ("ProbeMessage", "", 1), ("Frame", "other", 30), ("Frame", "j", size)):
+        MOVED.add("lab", "received", count, kind, job)
+    MOVED.forget("other")
+    MOVED.forget("nobody")
+    assert compare_bytes(tap.tell()) == size
+    tap.add("lab", 1, frame(b"x"), 0, sent=False)
+    told = tap.tell()
+    assert told["metric"] == {"bytes": 38 + size, "others": {"Notice": 7, "ProbeMessage": 1, "other jobs": 30}}
+    assert (compare_bytes(told), compare_bytes({"flows": told["flows"]})) == (0, None)
+    MOVED.forget("j")
+    assert WireTap(lambda: None, "j").tell()["metric"] == {"bytes": 0, "others": {}}
+
+
+def test_what_a_peer_says_of_a_message_is_bounded() -> None:
+    tap = WireTap(lambda: None, "j")
+    tap.add("lab", 1, Frame(phase="a\x1b[2J" * 999, type="x" * 999), 0, sent=False)
+    (flow,) = tap.tell()["flows"]
+    assert (flow["type"], len(flow["phase"]) < 41, "\x1b" in flow["phase"]) == ("other", True, False)
 
 
 def hello(kind: int, version: int, *, supported: int | None = None) -> bytes:

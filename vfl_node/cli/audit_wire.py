@@ -30,9 +30,9 @@ def audit_wire(
     """Show what was sent and received in a job, and search it for values of this node's table.
 
     It proves that nothing readable passed those on the way, and that no searched value went in clear to the peer. It does not
-    prove that masked values are safe. Exit status: 0 nothing found, 1 something found, 4 the search is blind.
+    prove that masked values are safe. Exit status: 0 nothing found, 1 something found or not looked at, 4 the search is blind.
     """
-    from vfl_node.node.wire import read_wire  # loads numpy and Arrow
+    from vfl_node.node.wire import compare_bytes, read_wire  # loads numpy and Arrow
     from vfl_node.node.wire_audit import list_controls
 
     settings = load_settings(config)
@@ -54,18 +54,20 @@ def audit_wire(
     if not runs:
         raise UsageError(f"nothing was looked at in job {job_id}", code="E_UNKNOWN_JOB", hint="it ran without audit.wire")
     flows = [flow for run in runs for flow in run["flows"]]
-    inner = sum(flow["bytes"] for flow in flows)
+    inner, uncounted = sum(flow["bytes"] for flow in flows), list(map(compare_bytes, runs))
     if pcap is not None and size < inner:
         outside.append(f"only {size:,} of {inner:,} bytes passed where packets were seen")
     if as_json:
-        print_json({"job": job_id, "runs": runs, "bytes": inner, "outside": outside})
+        print_json({"job": job_id, "runs": runs, "bytes": inner, "uncounted": uncounted, "outside": outside})
     else:
         _show(runs, flows)
+        for run, more in zip(runs, uncounted, strict=True):
+            out.print(_compare(run, more))
         for fault in outside:
             out.print(f"on the way: {fault}")
         if pcap is not None and not outside:
             out.print(f"on the way: {size:,} bytes of TLS 1.3, and no value of this node's table")
-    if outside or any(flow["found"] for flow in flows):
+    if outside or any(uncounted) or any(flow["found"] for flow in flows):
         raise typer.Exit(FOUND)
 
 
@@ -81,6 +83,16 @@ def _run(settings: Settings, job: Path, pcap: Path | None, outside: list[str]) -
     if view["state"] != "done":
         err.print(f"job {job_id} is {view['state']}: {(view['error'] or {}).get('message', '')}")
     return job_id, size[0]
+
+
+def _compare(run: dict[str, Any], more: int | None) -> str:
+    """How what was looked at compares with ``vfl_peer_bytes_total``, which counts ``more`` bytes."""
+    if more is None:
+        return "an earlier version has looked, which did not compare with vfl_peer_bytes_total"
+    parts = {"this job": sum(flow["bytes"] for flow in run["flows"])} | run["metric"]["others"]
+    told = " + ".join(f"{size:,} of {what}" for what, size in parts.items())
+    rose = f"vfl_peer_bytes_total rose by {run['metric']['bytes']:,} bytes meanwhile"
+    return f"{told} = {rose}: equal to the byte" if not more else f"{rose}, but only {told} are known: {more:+,} bytes"
 
 
 def _show(runs: list[dict[str, Any]], flows: list[dict[str, Any]]) -> None:

@@ -200,6 +200,40 @@ def resume(job_id: JobArgument, config: ConfigOption = None, node: NodeOption = 
 
 
 @app.command()
+def services(
+    config: ConfigOption = None,
+    node: NodeOption = "",
+    token_file: TokenOption = None,
+    as_json: Annotated[bool, typer.Option("--json")] = False,
+) -> None:
+    """List the services of predictions of a running node, and how much more others may learn about their models."""
+    found = client_at(config, node, token_file).health()["services"]
+    if as_json:
+        print_json(found)
+        return
+    if not found:
+        out.print("no service of predictions runs; the first request begins one: vfl-node predict")
+        return
+    head = (Column(title, justify="right") for title in ("requests", "rows asked", "rows left"))
+    table = Table(Column("job", no_wrap=True, overflow="fold"), "model", "state", "asked by", *head, box=None, pad_edge=False)
+    for each in found:
+        rows = "damaged" if each["rows"] is None else f"{each['rows']:,}"
+        table.add_row(
+            *(each[key] or "" for key in ("job", "model", "state", "asker")), f"{each['requests']:,}", rows, _left(each)
+        )
+    print_table(table)
+
+
+def _left(service: dict[str, Any]) -> str:
+    """How many more rows of its model this node may tell others about."""
+    if (budget := service["predicted_rows"]) is None:
+        return "has no half"
+    if budget["used"] is None:
+        return "damaged"
+    return "no limit" if budget["allowed"] is None else f"{max(0, budget['allowed'] - budget['used']):,}"
+
+
+@app.command()
 def budgets(
     config: ConfigOption = None,
     node: NodeOption = "",

@@ -8,6 +8,7 @@ group has free beyond what other jobs have reserved and not yet taken. See docs/
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Mapping
 
@@ -88,6 +89,12 @@ class Budget:
         """What all jobs together have reserved."""
         with self._lock:
             return sum(self._reserved.values())
+
+    def count_fitting(self) -> float:
+        """How many jobs fit into memory that need as much as the largest of those that have reserved some; at least 1."""
+        with self._lock:
+            largest, reserved = max(self._reserved.values(), default=0), sum(self._reserved.values())
+        return max(1, (self.free_bytes + reserved) / largest) if largest else math.inf
 
     def release(self, job_id: str) -> None:
         """The job takes none any more. Idempotent."""

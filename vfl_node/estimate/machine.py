@@ -19,6 +19,7 @@ from vfl_node.crypto.rows import RowIndex, Rows
 from vfl_node.engines.threads import Threads
 from vfl_node.errors import UsageError
 from vfl_node.process.files import temporary_place
+from vfl_node.process.machine import count_cores
 from vfl_node.settings.node import Settings
 
 _BLOCK = bytes(1 << 22)
@@ -50,7 +51,7 @@ class Machine:
 def measure_node(group: Group, settings: Settings | None) -> Machine:
     """What the machine does for the node with these settings; without them for one with all cores. As :func:`measure`."""
     if settings is None:
-        return measure(group, len(os.sched_getaffinity(0)), temporary_place())
+        return measure(group, count_cores(), temporary_place())
     return measure(group, settings.group_workers, settings.state_dir)
 
 

@@ -176,11 +176,6 @@ class LiveProgress:
             case PeersAwaited() | OwnersAsked() | HoursAwaited() | MemoryAwaited() | InputRefused():
                 self._log.info(_note(event))
 
-    @property
-    def waits_for(self) -> str:
-        """What the job waits for, one of :data:`WAITS`; empty if it does not wait."""
-        return self._watch.waits_for
-
     def rest(self) -> None:
         """Nothing more happens for now: the job has ended, or this attempt has."""
         with self._lock:

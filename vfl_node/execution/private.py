@@ -38,6 +38,8 @@ SET_BY_A_TRIAL: Mapping[str, str] = (
 )
 """Key of a node's settings → why a party's settings in a trial do not have it."""
 
+_AT_NODES = "what is sent and received is looked through at nodes"
+
 
 @dataclass(frozen=True)
 class PrivateSettings:
@@ -76,10 +78,15 @@ def read_private(path: Path) -> PrivateSettings:
 
 def private_settings(document: Mapping[str, Any], *, source: str, text: str = "", base: Path | None = None) -> PrivateSettings:
     """As :func:`read_private`, of a document already read."""
-    for key, reason in SET_BY_A_TRIAL.items():
-        if key in document:
-            place = ":".join(map(str, (source, *position(places(text), (key,), key=True))))
-            raise UsageError(f"{place}: {key!r} cannot be set in a trial: {reason}", code="E_CONFIG", hint="leave it out")
+    refused: list[tuple[tuple[str, ...], str, str]] = [
+        ((key,), reason, "leave it out") for key, reason in SET_BY_A_TRIAL.items() if key in document
+    ]
+    audit = document.get("audit")
+    if isinstance(audit, Mapping) and audit.get("wire") is True:
+        refused.append((("audit", "wire"), _AT_NODES, "leave it out, or set it in node.yaml: vfl-node audit-wire JOB"))
+    for key, reason, hint in refused:
+        place = ":".join(map(str, (source, *position(places(text), key, key=True))))
+        raise UsageError(f"{place}: {'.'.join(key)!r} cannot be set in a trial: {reason}", code="E_CONFIG", hint=hint)
     return PrivateSettings(document, source, text, base or Path.cwd())
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Any
 
 from vfl_node.errors import StateError, VflError
@@ -21,12 +20,20 @@ def budgets(settings: Settings, store: Store) -> dict[str, dict[str, dict[str, A
     Of a budget over one set or table ``used`` is that of the one of which most is used.
     """
     peers = {name: _peer(settings, name) for name in settings.peers}
-    models = {}
     with os.scandir(store.folder / "jobs") as folders:
-        served = [folder for folder in folders if os.path.exists(f"{folder.path}/shown")]  # noqa: PTH110 - there are thousands
-    for folder in sorted(served, key=lambda folder: folder.name):
-        models[folder.name] = _model(FileShown(Path(folder.path, "shown"), _predicted_rows(settings, store, folder.name)))
-    return {"peers": peers, "models": models}
+        served = [folder.name for folder in folders if os.path.exists(f"{folder.path}/shown")]  # noqa: PTH110 - there are thousands
+    return {"peers": peers, "models": {name: _model(settings, store, name) for name in sorted(served)}}
+
+
+def model_budget(settings: Settings, store: Store, job_id: str) -> dict[str, Any] | None:
+    """``used`` (None: what was counted is damaged) and ``allowed`` of the rows of a job's model that others may learn about.
+
+    None: this node has no half of the model.
+    """
+    if not (store.folder / "jobs" / job_id / "shown").exists():
+        return None
+    known = _model(settings, store, job_id) or {"predicted_rows": {"used": None}}
+    return {"allowed": _predicted_rows(settings, store, job_id)} | known["predicted_rows"]
 
 
 def _predicted_rows(settings: Settings, store: Store, job_id: str) -> int:
@@ -46,7 +53,8 @@ def _peer(settings: Settings, name: str) -> dict[str, Any] | None:
     return {budget: use.describe() for budget, use in uses.items()}
 
 
-def _model(shown: FileShown) -> dict[str, Any] | None:
+def _model(settings: Settings, store: Store, job_id: str) -> dict[str, Any] | None:
+    shown = FileShown(store.folder / "jobs" / job_id / "shown", _predicted_rows(settings, store, job_id))
     try:
         return {"predicted_rows": {"used": shown.told, "allowed": shown.most}}
     except StateError:

@@ -58,7 +58,7 @@ class NodeMeter:
         figures = NodeFigures(
             role=settings.role,
             kernel=kernel().name,
-            ready=not self._health.list_faults(),
+            faults=self._health.list_faults(),
             states=self._jobs.states(),
             running=self._jobs.running(),
             waits=self._works.waits(),

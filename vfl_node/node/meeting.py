@@ -25,6 +25,7 @@ from vfl_node.report.words import join_names
 from vfl_node.transport.channel import Channel, run
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Beat, Cancel, Notice
 from vfl_node.transport.streams import StreamPipe
+from vfl_node.transport.trace import Trace
 
 WORD_COUNTS = 12
 """A peer's word that it makes progress has it waited for without a byte, but for no more than so many times ``stall_s``."""
@@ -46,6 +47,7 @@ class Meeting:
         give_way: raises if the job should give its place to another one instead of waiting.
         stall_s: how long this party waits for another while none of the others makes progress; None: for ever.
         owed: says whether another job has a right to the place of this one, which then waits for bytes and for nobody's word.
+        trace: records the messages of all conversations; None: a new one of each does.
 
     Attributes:
         channels: peer → the conversation with it, in the order in which they were met.
@@ -63,12 +65,13 @@ class Meeting:
         give_way: Callable[[], None] = lambda: None,
         stall_s: float | None = None,
         owed: Callable[[], bool] = lambda: False,
+        trace: Trace | None = None,
     ) -> None:
         self._give_way = give_way
         self.channels: dict[str, Channel] = {}
         self._job_id = job_id
         self._stall_s = stall_s
-        self._owed = owed
+        self._owed, self._trace = owed, trace
         self._others = others
         self._peers = peers
         self._stop = stop
@@ -93,7 +96,9 @@ class Meeting:
     def add(self, peer: str, pipe: StreamPipe) -> None:
         """The conversation with ``peer`` has begun; the owner's wish to stop ends it."""
         self._pipes[peer] = pipe
-        self.channels[peer] = self._peers.channel(pipe, peer, self._job_id)
+        pipe.job_id = self._job_id
+        channel = self.channels[peer] = self._peers.channel(pipe, peer, self._job_id)
+        channel.trace = self._trace or channel.trace
         self._stop.listen(pipe.cancel)
 
     def hears(self, peer: str, awaits: tuple[str, ...]) -> None:

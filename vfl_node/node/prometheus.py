@@ -16,7 +16,7 @@ from typing import Any, get_args
 
 from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
-from vfl_node.execution.live import WAITS
+from vfl_node.node.reasons import KINDS
 from vfl_node.node.states import State
 from vfl_node.process.counters import COUNTED
 from vfl_node.version import PROTOCOL_VERSION, VERSION
@@ -34,10 +34,10 @@ class NodeFigures:
     Attributes:
         role: of the node.
         kernel: that computes on groups.
-        ready: whether it can take jobs.
+        faults: codes of what keeps it from any job; none: it can take jobs.
         states: of every job.
         running: the jobs that run (:meth:`vfl_node.node.jobs.Jobs.views`).
-        waits: what jobs wait for → how many do.
+        waits: what jobs wait for (:data:`vfl_node.node.reasons.KINDS`) → how many do; without those that wait for this owner.
         oldest_s: for how long the oldest of these has waited, in seconds.
         peers: the status of each peer (:meth:`vfl_node.node.peers.Peers.status`).
         ends: party, kind and end of each certificate.
@@ -56,7 +56,7 @@ class NodeFigures:
 
     role: str
     kernel: str
-    ready: bool
+    faults: Sequence[str] = ()
     states: Sequence[str] = ()
     running: Sequence[Mapping[str, Any]] = ()
     waits: Mapping[str, int] = field(default_factory=dict)
@@ -81,7 +81,8 @@ def write_figures(figures: NodeFigures) -> bytes:
     page = _Page()
     about = (VERSION, figures.kernel, figures.role, PROTOCOL_VERSION, 1)
     page.add("vfl_build_info", "What runs here", "version kernel role protocol", [about])
-    page.add("vfl_ready", "Whether this node can take jobs, as /ready says", "", [(int(figures.ready),)])
+    page.add("vfl_ready", "Whether this node can take jobs, as /ready says", "", [(int(not figures.faults),)])
+    page.add("vfl_not_ready", "Why this node can take no job", "code", [(code, 1) for code in figures.faults])
     _add_jobs(page, figures)
     _add_leaks(page, figures)
     _add_peers(page, figures)
@@ -112,7 +113,8 @@ def _add_jobs(page: _Page, figures: NodeFigures) -> None:
     page.add("vfl_job_steps", text, "job phase", [(job, phase, total) for job, phase, _, total in running])
     text = "Steps done in the phase under way, of running jobs"
     page.add("vfl_job_steps_done", text, "job phase", [(job, phase, done) for job, phase, done, _ in running])
-    waits = [(reason, figures.waits.get(reason, 0)) for reason in WAITS.values()]
+    waiting = Counter(figures.waits) + Counter(consent=states["asked"])
+    waits = [(kind, waiting[kind]) for kind in KINDS]
     page.add("vfl_queue_jobs", "Jobs that wait, and what for", "reason", waits)
     text = "For how long the oldest job that waits has been here; 0 without one"
     page.add("vfl_queue_oldest_seconds", text, "", [(figures.oldest_s,)])

@@ -29,6 +29,7 @@ from vfl_node.node.offers import Offers
 from vfl_node.node.pairing import Pairing
 from vfl_node.node.peers import Peers
 from vfl_node.node.policies import Policies
+from vfl_node.node.services import list_services
 from vfl_node.node.start_check import StartCheck
 from vfl_node.node.store import Store
 from vfl_node.node.webhook import WebhookSender
@@ -169,6 +170,7 @@ class Node:
             "certificate_days": self.peers.certificates.days if self.peers.certificates else None,
             **machine_state(self.settings.state_dir),
             "budgets": budgets(self.settings, self._store),
+            "services": list_services(self.settings, self._store),
         }
 
     def jobs(self) -> list[dict[str, Any]]:

@@ -78,6 +78,7 @@ class Turns:
         places: how many jobs go on at once.
         of_peer: how many of them jobs of one peer may have; None: all that peers may have.
         spent: what the jobs of a peer (None: of the owner) have taken lately; called often, under a lock.
+        fitting: how many jobs the machine has room for, at least 1; asked before one begins, under a lock. None: for all.
 
     Attributes:
         draining: whether no job may begin; those that have begun go on.
@@ -88,9 +89,9 @@ class Turns:
         places: int,
         of_peer: Callable[[str], int] | None = None,
         spent: Callable[[str | None], float] = lambda peer: 0.0,
+        fitting: Callable[[], float] | None = None,
     ) -> None:
-        self._places = places
-        self._for_peers = max(1, places - 1)
+        self._most, self._room, self._counted = places, fitting, (-ABLE_S, places)
         self._of_peer = of_peer or (lambda _: self._for_peers)
         self._spent, self._sorted = spent, -ABLE_S
         self.draining = False
@@ -127,6 +128,17 @@ class Turns:
         """``busy``: how many of the places (``most``) are taken; ``queued``: how many jobs wait for one."""
         with self._changed:
             return {"busy": len(self._holding), "most": self._places, "queued": len(self._waiting)}
+
+    @property
+    def _places(self) -> int:
+        """How many jobs go on at once, by what the machine has now."""
+        if self._room and time.monotonic() - self._counted[0] > ABLE_S:
+            self._counted = time.monotonic(), int(min(self._most, self._room()))
+        return self._counted[1]
+
+    @property
+    def _for_peers(self) -> int:
+        return max(1, self._places - 1)
 
     def _choose_next(self, holding: Set[Turn]) -> Turn | None:
         """Whose turn it is while ``holding`` have places: that of the first job that can go on; if none can, of the first."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import structlog
@@ -12,6 +13,8 @@ from vfl_node.errors import VflError
 from vfl_node.execution.outcome import JobOutcome
 from vfl_node.execution.planted import PlantedValues, draw_values
 from vfl_node.job import Job
+from vfl_node.node.record import Record
+from vfl_node.process.counters import MOVED
 from vfl_node.process.files import read_checked, write_checked
 from vfl_node.settings.node import Settings
 from vfl_node.transport.trace import Trace
@@ -20,15 +23,26 @@ from vfl_node.transport.wire_tap import WireTap
 log = structlog.get_logger()
 
 
-def make_trace(settings: Settings, job: Job) -> Trace:
+def make_trace(settings: Settings, record: Record) -> Trace:
     """The trace of a job; one that looks through its messages where the settings say so."""
-    return WireTap(lambda: plant(settings, job)) if settings.audit.wire else Trace()
+    return WireTap(lambda: plant(settings, record.job), record.id) if settings.audit.wire else Trace()
 
 
-def keep_wire(trace: Trace, outcome: JobOutcome) -> None:
-    """Keep what was found, beside what earlier processes of this node have found of the job. Raises OSError, StateError."""
-    if isinstance(trace, WireTap) and (told := trace.tell())["flows"]:
-        write_checked(outcome.wire, json.dumps([*read_wire(outcome), told]).encode())
+def keep_wire(trace: Trace, outcome: JobOutcome, job_id: str) -> None:
+    """Keep what was found, beside what was found of the job before. The job has ended. Raises OSError, StateError."""
+    try:
+        if isinstance(trace, WireTap) and (told := trace.tell())["flows"]:
+            write_checked(outcome.wire, json.dumps([*read_wire(outcome), told]).encode())
+    finally:
+        MOVED.forget(job_id)
+
+
+def compare_bytes(run: Mapping[str, Any]) -> int | None:
+    """How many bytes ``vfl_peer_bytes_total`` counts more than are known of, in one run; None: an earlier version looked."""
+    if "metric" not in run:
+        return None
+    seen: int = sum(flow["bytes"] for flow in run["flows"]) + sum(run["metric"]["others"].values())
+    return int(run["metric"]["bytes"]) - seen
 
 
 def read_wire(outcome: JobOutcome) -> list[dict[str, Any]]:

@@ -76,7 +76,7 @@ class Work:
         self, settings: Settings, store: Store, peers: Peers, budget: Budget, turns: Turns, usage: Usage, record: Record
     ) -> None:
         self.record, self.meter = record, usage.meter(record)
-        self.stop, self.trace = Stop(), make_trace(settings, record.job)
+        self.stop, self.trace = Stop(), make_trace(settings, record)
         self.progress = LiveProgress(record.id, self.stop, self.trace)
         self._settings, self._store, self._peers, self._budget = settings, store, peers, budget
         self._frame_bytes = 2 * PIECE_BYTES  # until it is known what the job needs
@@ -263,12 +263,11 @@ class Work:
             self._start.wait_for_memory(cause, self.turn)
             error = explain(cause)
             self.progress.emit(InputRefused(error.message))
-            if self._folder.sealed:  # it has done its part, and comes back
-                raise error from None
-            with suppress(VflError), self._meeting() as meeting:
-                with suppress(PeerError):  # tell as many as come within the time
-                    self.others.meet(meeting, time.monotonic() + TELL_PEER_S, frame_bytes=self._frame_bytes)
-                raise error from None
+            if not self._folder.sealed:  # otherwise it has done its part, and comes back
+                with suppress(VflError), self._meeting() as meeting:
+                    with suppress(PeerError):  # tell as many as come within the time
+                        self.others.meet(meeting, time.monotonic() + TELL_PEER_S, frame_bytes=self._frame_bytes)
+                    raise error from None
             raise error from None
 
     def _meeting(self, interruption: str = "", *, quiet: bool = False) -> Meeting:
@@ -282,6 +281,7 @@ class Work:
             give_way=self._give_way,
             stall_s=None if self._job.is_service else self._settings.stall_s,  # a service waits for requests
             owed=lambda: self.turn is not None and self.turn.owed,
+            trace=self.trace,
         )
 
     def _renew_deadline(self) -> float:
@@ -335,7 +335,7 @@ class Work:
             changes |= {"code": error.code, "message": error.message, "hint": error.hint or None}
         with suppress(OSError, StateError):
             failpoints.reach("finished")
-            keep_wire(self.trace, self._folder)
+            keep_wire(self.trace, self._folder, self.record.id)
         self.record = replace(self.record, **changes)
         self.ended, self.for_peer = True, error.for_peer if error else ""
         self.progress.rest()

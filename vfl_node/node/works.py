@@ -64,11 +64,12 @@ class Works:
         self._works: dict[str, Work] = {}
         self._back: dict[str, str] = {}  # job with a stored part → the party that is back, for which it may have waited
         self._usage = Usage(store, settings)
-        self._turns = Turns(settings.jobs_at_once, self._usage.places_of, self._usage.spent_s)
+        self.budget = Budget(settings.resources.memory_mib, settings.models, settings.protection)
+        fitting = self.budget.count_fitting if settings.queue.max_running == "auto" else None
+        self._turns = Turns(settings.queue.places, self._usage.places_of, self._usage.spent_s, fitting)
         self.draining = Draining(settings.state_dir, self._turns)
         self._lock = threading.RLock()  # one change of a job's state at a time
         self._peers: Peers | None = None
-        self.budget = Budget(settings.resources.memory_mib, settings.models, settings.protection)
         self._stopping = threading.Event()
         self._watcher: threading.Thread | None = None
         self.on_hour: Callable[[], None] = lambda: None
@@ -126,10 +127,9 @@ class Works:
         return self._turns.usage()
 
     def waits(self) -> Counter[str]:
-        """What jobs under way wait for, in the words of :data:`vfl_node.execution.live.WAITS` → how many do."""
-        with self._lock:
-            works = [work for work in self._works.values() if work.alive and not work.ended]
-        return Counter(reason for work in works if (reason := work.progress.waits_for))
+        """What jobs wait for, one of :data:`vfl_node.node.reasons.KINDS` → how many do; takes no lock."""
+        works = [work for work in list(self._works.values()) if work.alive and not work.ended]
+        return Counter(queue["kind"] for work in works if (queue := work.queue))
 
     def expects(self, peer: str, job_id: str) -> bool:
         """Whether ``peer`` may open a conversation about ``job_id`` now, or a moment later."""

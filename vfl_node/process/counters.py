@@ -18,6 +18,9 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessColl
 OTHER = "other"
 """Value of each label of what is counted together."""
 
+OTHER_JOBS = "other jobs"
+"""Whose bytes those are that are of a job, but not of the one that is asked about."""
+
 COUNTED = CollectorRegistry()
 """All counters and histograms."""
 
@@ -35,10 +38,13 @@ class Family(Generic[M]):
     Args:
         metric: with at least one label.
         most: so many series, one of which counts all others.
+
+    Attributes:
+        metric: the same.
     """
 
     def __init__(self, metric: M, most: int) -> None:
-        self._metric: M = metric
+        self.metric: M = metric
         self._most = most
         self._known: dict[tuple[str, ...], M] = {}
         self._lock = threading.Lock()
@@ -50,7 +56,7 @@ class Family(Generic[M]):
             with self._lock:
                 if len(self._known) >= self._most - 1 and labels not in self._known:
                     labels = (OTHER,) * len(labels)
-                series = self._known[labels] = self._metric.labels(*labels)
+                series = self._known[labels] = self.metric.labels(*labels)
         return series
 
 
@@ -88,6 +94,40 @@ PREDICTED_ROWS = _counter("vfl_predictions_rows_total", "Rows for which predicti
 PREDICTION_SECONDS = _histogram(
     "vfl_prediction_duration_seconds", "Time from a request for predictions to its answer", ["model"], _REQUEST_S, 12
 )
+
+
+class MovedBytes:
+    """Counts ``vfl_peer_bytes_total``, and of what its bytes are. Safe to use from several threads."""
+
+    def __init__(self) -> None:
+        self._of: dict[tuple[str, str], int] = {}
+        self._lock = threading.Lock()
+
+    def add(self, peer: str, direction: str, size: int, kind: str, job_id: str) -> None:
+        """A message of ``size`` bytes; ``kind``: its type, where it belongs to no job."""
+        with self._lock:
+            PEER_BYTES.series(peer, direction).inc(size)
+            self._of[kind, job_id] = self._of.get((kind, job_id), 0) + size
+
+    def read(self, job_id: str) -> tuple[int, dict[str, int]]:
+        """The metric, over all its series; and how much of it is not of this job: of other jobs, and of each other type."""
+        with self._lock:
+            total = sum(sample.value for metric in PEER_BYTES.metric.collect() for sample in metric.samples)
+            others: dict[str, int] = {}
+            for (kind, job), size in self._of.items():
+                if not job or job != job_id:
+                    key = OTHER_JOBS if job else kind
+                    others[key] = others.get(key, 0) + size
+            return int(total), others
+
+    def forget(self, job_id: str) -> None:
+        """A job has ended: its bytes are counted with those of others that have."""
+        with self._lock:
+            for kind, job in [key for key in self._of if key[1] == job_id]:
+                self._of[kind, OTHER_JOBS] = self._of.get((kind, OTHER_JOBS), 0) + self._of.pop((kind, job))
+
+
+MOVED = MovedBytes()
 
 
 def code_label(code: str | None) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 import shutil
 from contextlib import suppress
@@ -46,6 +47,11 @@ def machine_state(folder: Path) -> dict[str, int | None]:
     with suppress(OSError):
         disk = shutil.disk_usage(folder).free
     return {"memory_free": int(memory) if math.isfinite(memory) else None, "disk_free": disk}
+
+
+def count_cores() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0))
 
 
 def used_bytes() -> int:

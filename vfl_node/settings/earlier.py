@@ -85,6 +85,19 @@ def read_others(given: Any) -> Any:
     return {**{key: value for key, value in given.items() if key != "others"}, "partners": {**partners, "*": given["others"]}}
 
 
+def read_earlier_queue(given: Mapping[str, Any], info: ValidationInfo) -> Mapping[str, Any]:
+    """Settings in which ``jobs_at_once`` of the release before is ``queue.max_running``. Raises ValueError: both are there."""
+    queue = given.get("queue") or {}
+    if "jobs_at_once" not in given or not isinstance(queue, Mapping):
+        return given
+    if "max_running" in queue:
+        raise ValueError("jobs_at_once is of an earlier version and is queue.max_running today: leave it out")
+    if info.context != LASTING_NAMES:
+        warnings.warn("jobs_at_once of the settings: write it as queue.max_running", FutureWarning, stacklevel=2)
+    rest = {key: value for key, value in given.items() if key != "jobs_at_once"}
+    return {**rest, "queue": {**queue, "max_running": given["jobs_at_once"]}}
+
+
 def warn(earlier: list[str]) -> None:
     """Warn of keys of the release before."""
     text = f"{' and '.join(earlier)} of the settings: a policy says that today; vfl-node migrate writes one"

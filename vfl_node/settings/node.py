@@ -5,7 +5,6 @@ Nothing here is ever sent to another party.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -24,11 +23,12 @@ from pydantic import (
 from vfl_node.configuration.models import Frozen
 from vfl_node.job import Job, Name, Parties
 from vfl_node.models.settings import ModelName, ModelPlace
+from vfl_node.process.machine import count_cores
 from vfl_node.roles import Role
 from vfl_node.settings.connection import PEERS_DIR, Address, Authorities, HttpTls, Peer, Tls, Webhook
 from vfl_node.settings.consistent import check_attacks, check_role, is_loopback
 from vfl_node.settings.defences import DefenceParams, read_params
-from vfl_node.settings.earlier import read_earlier
+from vfl_node.settings.earlier import read_earlier, read_earlier_queue
 from vfl_node.settings.limits import Limits
 from vfl_node.settings.logs import LogSettings
 from vfl_node.settings.metrics import MetricsSettings
@@ -111,7 +111,6 @@ class Settings(Frozen):
     group_threads: int | None = Field(
         default=None, ge=1, le=1024, description="threads for group operations; None: one for every core this process may use"
     )
-    jobs_at_once: int = Field(default=16, ge=1, le=64, description="how many jobs run at a time; more jobs wait for their turn")
     peer_wait_s: float = Field(default=3600, ge=0, description="how long a job waits for a lost or absent peer")
     retention: Retention = Retention()
     quarantine_after: int = Field(
@@ -145,7 +144,9 @@ class Settings(Frozen):
     @model_validator(mode="before")
     @classmethod
     def _read_earlier(cls, given: Any, info: ValidationInfo) -> Any:
-        return read_earlier(read_earlier_retention(given, info), info) if isinstance(given, Mapping) else given
+        if not isinstance(given, Mapping):
+            return given
+        return read_earlier(read_earlier_queue(read_earlier_retention(given, info), info), info)
 
     @model_validator(mode="after")
     def _hold_policy(self) -> Settings:
@@ -260,11 +261,11 @@ class Settings(Frozen):
     @property
     def group_workers(self) -> int:
         """Threads for group operations: ``group_threads``, or one for every core this process may use."""
-        return self.group_threads or len(os.sched_getaffinity(0))
+        return self.group_threads or count_cores()
 
     def running_of(self, peer: str) -> int:
         """How many jobs of a peer run at once: ``queue``, or its share in the places that are not kept for this owner."""
-        share = (self.jobs_at_once - 1) // max(1, len(self.submitters))
+        share = (self.queue.places - 1) // max(1, len(self.submitters))
         return self.queue.share_of(peer).running or max(1, share)
 
     def waiting_of(self, peer: str) -> int:
@@ -274,7 +275,7 @@ class Settings(Frozen):
     @property
     def streams_per_party(self) -> int:
         """A link and a conversation a job, twice: those of a peer that was killed may stay a while beside its new ones."""
-        return 2 * (1 + self.jobs_at_once + MOST_SERVICES)
+        return 2 * (1 + self.queue.places + MOST_SERVICES)
 
     @property
     def local(self) -> bool:

@@ -9,10 +9,15 @@ from pydantic import Field, model_validator
 
 from vfl_node.configuration.models import Frozen
 from vfl_node.job import Name
+from vfl_node.process.machine import count_cores
 from vfl_node.settings.earlier import read_others
 
 ANYONE = "*"
 """Stands for each partner that has no entry."""
+
+
+MOST_AT_ONCE = 64
+"""No node runs more jobs at a time."""
 
 
 class Share(Frozen):
@@ -28,7 +33,7 @@ class Share(Frozen):
     running: int | None = Field(
         default=None,
         ge=1,
-        description="how many of them run at a time; more wait. The last of jobs_at_once places is this owner's in any case. "
+        description="how many of them run at a time; more wait. The last of max_running places is this owner's in any case. "
         "None: an equal share of the others for each peer that may submit jobs",
     )
     waiting: int | None = Field(
@@ -50,6 +55,11 @@ class Share(Frozen):
 class QueueSettings(Frozen):
     """Whose jobs run and wait."""
 
+    max_running: Annotated[int, Field(ge=1, le=MOST_AT_ONCE)] | Literal["auto"] = Field(
+        default=16,
+        description="how many jobs run at a time; more wait for their turn. auto: one for every core, and no more than fit "
+        "into memory by the largest estimate of those that run",
+    )
     partners: Annotated[
         Mapping[Literal["*"] | Name, Share],
         Field(description="what one partner's jobs may take, by its name; '*': of each partner that has no entry"),
@@ -59,6 +69,11 @@ class QueueSettings(Frozen):
     @classmethod
     def _read_earlier(cls, given: Any) -> Any:
         return read_others(given)
+
+    @property
+    def places(self) -> int:
+        """How many jobs may ever run at a time: with ``auto`` where they are small."""
+        return min(count_cores(), MOST_AT_ONCE) if self.max_running == "auto" else self.max_running
 
     def share_of(self, partner: str) -> Share:
         """What the jobs of a partner may take."""

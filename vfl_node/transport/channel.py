@@ -52,13 +52,10 @@ class Channel:
     """
 
     def __init__(self, pipe: Pipe, *, peer: str, job_id: str, attempt: int = 0) -> None:
-        self.peer = peer
-        self.job_id = job_id
-        self.attempt = attempt
+        self.peer, self.job_id, self.attempt = peer, job_id, attempt
         self.traffic: dict[str, Traffic] = {}
         self.trace = Trace()
-        self._pipe = pipe
-        self._phase = "preflight"
+        self._pipe, self._phase = pipe, "preflight"
         self._sent = self._received = 0
         self._digest_sent, self._digest_received = hashlib.sha256(), hashlib.sha256()
         self._unhashed: Sequence[Buffer] = ()  # the newest message that arrived
@@ -126,12 +123,21 @@ class Channel:
     async def _frame(self, expected: type[Message]) -> Frame:
         failpoints.reach("receive")
         self._hash_received()
-        since = self.trace.now()
-        frame = await self._pipe.get()
+        frame = await self._next()
         self._check(frame, expected.DESCRIPTOR.full_name)
-        self.trace.add(self.peer, self.attempt, frame, since, sent=False)
         self._unhashed = body_pieces(frame)  # kept for the digest, because the reader may change ``body``
         return frame
+
+    async def _next(self) -> Frame:
+        """What comes next, counted and traced before it is checked: so is what cannot be taken."""
+        since = self.trace.now()
+        frame = await self._pipe.get()
+        self._note(frame, since, sent=False)
+        return frame
+
+    def _note(self, frame: Frame, since: int, *, sent: bool) -> None:
+        self.traffic.setdefault(self._phase, Traffic()).add(frame.ByteSize(), sent=sent)
+        self.trace.add(self.peer, self.attempt, frame, since, sent=sent)
 
     def _hash_received(self) -> None:
         """Add the newest message that arrived to the digest. It is done late, because the peer may wait for an answer to it."""
@@ -282,8 +288,7 @@ class Channel:
             session_pb2.Frame(job_id=self.job_id, attempt=self.attempt, phase=self._phase, sequence=self._sent, type=type_name),
             *body,
         )
-        size = frame.ByteSize()
-        if size > MAX_FRAME_BYTES:
+        if (size := frame.ByteSize()) > MAX_FRAME_BYTES:
             raise UsageError(
                 f"a {type_name} of {size} bytes is more than one message may have ({MAX_FRAME_BYTES})",
                 code="E_SIZE",
@@ -291,12 +296,9 @@ class Channel:
                 for_peer="a message of this job would be too large",
             )
         self._sent += 1
-        traffic = self.traffic.setdefault(self._phase, Traffic())
-        traffic.bytes_sent += size
-        traffic.messages_sent += 1
         since = self.trace.now()
         await self._transmit(frame)
-        self.trace.add(self.peer, self.attempt, frame, since, sent=True)
+        self._note(frame, since, sent=True)
         return frame
 
     async def _transmit(self, frame: Frame) -> None:
@@ -310,14 +312,11 @@ class Channel:
     async def _tell_why(self) -> None:
         """Raise what a lost peer sent last: PeerError if it stopped the job, PeerLost if it paused or gave no reason."""
         while True:
-            frame = await self._pipe.get()
+            frame = await self._next()
             if frame.type == session_pb2.Abort.DESCRIPTOR.full_name:
                 self._check(frame, "")
 
     def _check(self, frame: Frame, expected: str) -> None:
-        traffic = self.traffic.setdefault(self._phase, Traffic())
-        traffic.bytes_received += frame.ByteSize()
-        traffic.messages_received += 1
         if frame.type == session_pb2.Abort.DESCRIPTOR.full_name:
             body: Buffer = frame.body
             self._check_bounds(session_pb2.Abort, body)

@@ -48,6 +48,13 @@ class Traffic:
     messages_sent: int = 0
     messages_received: int = 0
 
+    def add(self, size: int, *, sent: bool) -> None:
+        """Count one more message."""
+        if sent:
+            self.bytes_sent, self.messages_sent = self.bytes_sent + size, self.messages_sent + 1
+        else:
+            self.bytes_received, self.messages_received = self.bytes_received + size, self.messages_received + 1
+
     def __add__(self, other: Traffic) -> Traffic:
         return Traffic(*(getattr(self, field.name) + getattr(other, field.name) for field in fields(Traffic)))
 

@@ -23,7 +23,7 @@ from cryptography import x509
 from google.protobuf.message import DecodeError, Message
 
 from vfl_node.errors import PeerLost, ProtocolError, VflError
-from vfl_node.process.counters import PEER_BYTES, PEER_MESSAGES
+from vfl_node.process.counters import MOVED, PEER_MESSAGES
 from vfl_node.transport import bounds
 from vfl_node.transport.frames import PIECE_BYTES, Frame, LongFrame, parse_frame, pieces_of
 from vfl_node.transport.generated.vfl.v1 import session_pb2
@@ -67,6 +67,7 @@ class Stream(Generic[M]):
         self.moved = time.monotonic()  # when one arrived last
         self.waiting_since: float | None = None  # while the owner waits for the peer
         self.instance = ""  # of the peer's process, once the transport knows
+        self.job_id = ""  # of the job whose conversation it is, once there is one
         self.shown: tuple[x509.Certificate, ...] = ()  # by the peer: its certificate, then others; if the transport knows
         self.most_bytes = bounds.bound(message).most_bytes  # of a message that is received
         self._message, self._parse = message, parse
@@ -153,7 +154,7 @@ class Stream(Generic[M]):
 
     def _count(self, direction: str, message: M, size: int) -> None:
         kind = getattr(message, "type", None)  # of a frame: of what is in it
-        PEER_BYTES.series(self.peer, direction).inc(size)
+        MOVED.add(self.peer, direction, size, self._message.DESCRIPTOR.name, self.job_id)
         PEER_MESSAGES.series(self.peer, direction, bounds.type_label(kind) if kind else "Notice").inc()
 
     def _piece(self, timeout_s: float | None) -> bytes | None:

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field, replace
 from sys import intern
 from typing import Any, NamedTuple, Protocol
 
+from vfl_node.errors import peer_text
+
 MOST_MESSAGES = 1 << 14
 """So many messages of a job are kept one by one, in at most 6 MB of memory."""
 
@@ -21,6 +23,9 @@ MOST_MARKS = 1 << 12
 
 MOST_SUMS = 1 << 10
 """So many sums of earlier messages are kept."""
+
+MOST_CHARACTERS = 40
+"""So many characters of a phase and of a type are kept: a peer says them."""
 
 
 class TracedFrame(Protocol):
@@ -166,7 +171,7 @@ class Trace:
     def add(self, peer: str, attempt: int, frame: TracedFrame, since: int, *, sent: bool) -> None:
         """Take a message that has just been sent, or has arrived; args as :class:`TracedMessage`."""
         until, size = self.now(), frame.ByteSize()
-        phase, kind = intern(frame.phase), intern(frame.type.rpartition(".")[2])  # many have the same
+        phase, kind = (intern(peer_text(word, MOST_CHARACTERS)) for word in (frame.phase, frame.type.rpartition(".")[2]))
         message = TracedMessage(peer, sent, attempt, phase, frame.sequence, kind, size, since, until)
         with self._one:
             self._count(message)

@@ -14,8 +14,11 @@ from typing import Any, Protocol
 
 from typing_extensions import override
 
+from vfl_node.errors import peer_text
+from vfl_node.process.counters import MOVED
+from vfl_node.transport.bounds import type_label
 from vfl_node.transport.pipe import Digest
-from vfl_node.transport.trace import Trace, TracedFrame
+from vfl_node.transport.trace import MOST_CHARACTERS, Trace, TracedFrame
 
 
 class Planted(Protocol):
@@ -50,10 +53,12 @@ class WireTap(Trace):
 
     Args:
         plant: gives what is searched for, once, before the first message that is sent; None: there is nothing.
+        job_id: of the job.
     """
 
-    def __init__(self, plant: Callable[[], Planted | None]) -> None:
+    def __init__(self, plant: Callable[[], Planted | None], job_id: str) -> None:
         super().__init__()
+        self._job_id, self._before = job_id, MOVED.read(job_id)
         self._plant: Callable[[], Planted | None] | None = plant
         self._planted: Planted | None = None
         self._flows: dict[tuple[str, bool, str, str], TappedMessages] = {}
@@ -62,18 +67,28 @@ class WireTap(Trace):
     @override
     def add(self, peer: str, attempt: int, frame: TracedFrame, since: int, *, sent: bool) -> None:
         super().add(peer, attempt, frame, since, sent=sent)
-        body, kind = bytes(frame.body), frame.type.rpartition(".")[2]
+        body, phase, kind = bytes(frame.body), peer_text(frame.phase, MOST_CHARACTERS), type_label(frame.type)
         with self._tap:
             if sent and self._plant:
                 self._planted, self._plant = self._plant(), None
             found = self._planted.find(body) if sent and self._planted else Counter[str]()
-            flow = self._flows.setdefault((peer, sent, frame.phase, kind), TappedMessages())
+            flow = self._flows.setdefault((peer, sent, phase, kind), TappedMessages())
             flow.messages, flow.size = flow.messages + 1, flow.size + frame.ByteSize()
             flow.digest.update(body)
             flow.found += found
 
     def tell(self) -> dict[str, Any]:
-        """Searched (:meth:`Planted.describe`, None where nothing is), and flows: peer, way, phase, type, and so on."""
+        """What was looked at, once the job has ended.
+
+        Returns:
+            Searched (:meth:`Planted.describe`, None where nothing is); flows: peer, way, phase, type, and so on; metric: the
+            bytes that ``vfl_peer_bytes_total`` rose by since this tap was made, and of what others of these were.
+        """
+        (total, others), (total_before, before) = MOVED.read(self._job_id), self._before
+        metric = {
+            "bytes": total - total_before,
+            "others": {what: rise for what, size in others.items() if (rise := size - before.get(what, 0))},
+        }
         with self._tap:
             flows = [
                 {
@@ -88,4 +103,4 @@ class WireTap(Trace):
                 }
                 for (peer, sent, phase, kind), flow in self._flows.items()
             ]
-            return {"searched": self._planted.describe() if self._planted else None, "flows": flows}
+            return {"searched": self._planted.describe() if self._planted else None, "flows": flows, "metric": metric}

@@ -22,7 +22,8 @@ class HealthView(Protocol):
         address, since, cause, version, round_trip_ms, certificate_days, clock_ahead_s}; online is None of one that is relayed),
         data (what is known of its table, or of each of several, or None), places (busy, most, queued), certificate_days,
         certificates (party, kind, days), ledger (partner → {entries, head_age_s}), backup_age_s, memory_free and disk_free
-        (bytes; None where not known) and budgets (:func:`vfl_node.node.budgets.budgets`).
+        (bytes; None where not known), budgets (:func:`vfl_node.node.budgets.budgets`) and services
+        (:func:`vfl_node.node.services.list_services`).
         """
 
     def is_live(self) -> bool:

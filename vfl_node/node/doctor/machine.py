@@ -18,7 +18,7 @@ from vfl_node.node.doctor.finding import Finding, fail, ok, warn
 from vfl_node.node.doctor.need import JobNeed
 from vfl_node.node.running import running
 from vfl_node.process.files import temporary_place
-from vfl_node.process.machine import free_bytes
+from vfl_node.process.machine import count_cores, free_bytes
 from vfl_node.settings.node import MOST_SERVICES, Settings
 
 RESERVE = 1.2
@@ -76,7 +76,7 @@ def check_memory(settings: Settings, need: JobNeed) -> Finding:
     free = free_bytes()
     if settings.resources.memory_mib is not None:
         free = min(free, settings.resources.memory_mib << 20)
-    cores, stolen, chosen = len(os.sched_getaffinity(0)), stolen_share(), kernel().name
+    cores, stolen, chosen = count_cores(), stolen_share(), kernel().name
     figures = {"cores": cores, "kernel": chosen, "wanted_bytes": need.memory_bytes, "system": platform.release()}
     if stolen is not None:
         figures["stolen_share"] = round(stolen, 3)
