@@ -78,6 +78,10 @@ drill-restore: export OMP_NUM_THREADS := 1
 drill-restore: $(VENV)/dev.stamp ## a node is killed in a job, loses its disk and is restored from a backup; says how long it takes, about 2 minutes
 	$(BIN)/python -m tests.drills.restore
 
+drill-rotate: export OMP_NUM_THREADS := 1
+drill-rotate: $(VENV)/dev.stamp ## 92 days of two nodes' clocks in one job, while certificates and an authority change; a C compiler, about 15 minutes
+	$(BIN)/python -m tests.drills.rotate
+
 MINUTES ?= 120
 
 soak: export OMP_NUM_THREADS := 1
