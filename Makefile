@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install --no-com
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-libraries test-all durations faults doctor-faults submit test-compose test-systemd test-browser deploy-check lint types contracts proto proto-check docs site hashes bench-align bench-paillier bench-florist bench-readers bench-unaligned bench-linkage bench-hidden bench-split clean drill-restore
+.PHONY: help demo test test-libraries test-all durations faults doctor-faults submit test-compose test-systemd test-browser deploy-check lint types contracts proto proto-check docs site hashes bench-align bench-paillier bench-florist bench-readers bench-unaligned bench-linkage bench-hidden bench-split clean drill-restore drill-rotate soak
 
 help: ## this list
 	@echo "make …    (PY=python3.12 chooses the Python that makes $(VENV); 3.10 or newer)"
@@ -77,6 +77,16 @@ deploy-check: $(VENV)/dev.stamp build/deploy/stamp ## verify the files of deploy
 drill-restore: export OMP_NUM_THREADS := 1
 drill-restore: $(VENV)/dev.stamp ## a node is killed in a job, loses its disk and is restored from a backup; says how long it takes, about 2 minutes
 	$(BIN)/python -m tests.drills.restore
+
+drill-rotate: export OMP_NUM_THREADS := 1
+drill-rotate: $(VENV)/dev.stamp ## 92 days of two nodes' clocks in one job, while certificates and an authority change; a C compiler, about 15 minutes
+	$(BIN)/python -m tests.drills.rotate
+
+MINUTES ?= 120
+
+soak: export OMP_NUM_THREADS := 1
+soak: $(VENV)/dev.stamp ## two nodes at work for MINUTES=120, with kills and renewed certificates: whether anything grows; writes runs/soak
+	$(BIN)/python -m tests.operations.soak --minutes $(MINUTES)
 
 AXE := build/browser/node_modules/axe-core/axe.min.js
 
