@@ -97,6 +97,33 @@ def test_a_memory_that_is_older_than_the_peer_has_seen_is_noticed(tmp_path: Path
         accept_loss(lab)
 
 
+def test_both_owners_accept_a_loss_in_any_order(tmp_path: Path) -> None:
+    """And where no job has met it: the partner's owner accepts first, and an older copy took the place of what was lost."""
+    lab, clinic = Partner(tmp_path / "lab", "clinic"), Partner(tmp_path / "clinic", "lab")
+    meet(clinic, lab, "first")
+    shutil.copytree(tmp_path / "lab", tmp_path / "older")
+    for job in ("second", "third"):
+        meet(clinic, lab, job)
+    seen = clinic.heads("next", {}).seen.entries
+    assert accept_loss_of_peer(clinic) == seen
+    with pytest.raises(StateError) as caught:
+        meet(clinic, lab := Partner(tmp_path / "older", "clinic"), "next")
+    assert caught.value.code == "E_STATE_OLDER"
+    assert "accept-loss clinic" in caught.value.hint
+    assert accept_loss(lab) == seen
+    for _ in range(2):
+        meet(clinic, lab, "next")
+    assert clinic.heads("next", {}).given_up is None
+    assert [entry.body["entries"] for entry in lab.lane.list("loss")] == [seen]
+
+
+def test_a_loss_that_was_accepted_for_nothing_keeps_nobody_away(tmp_path: Path) -> None:
+    lab, clinic = Partner(tmp_path / "lab", "clinic"), Partner(tmp_path / "clinic", "lab")
+    meet(clinic, lab, "first")
+    accept_loss_of_peer(clinic)
+    meet(clinic, lab, "next")
+
+
 def test_a_peer_that_claims_too_much_keeps_only_itself_away(tmp_path: Path) -> None:
     lab = Partner(tmp_path, "clinic")
     for claim in (2, 2**62):

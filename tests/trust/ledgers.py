@@ -58,8 +58,8 @@ def heads_of(lane: Lane, most: int = 4096, claims: Claimed | None = None) -> Lan
 
 def exchange(one: LaneHeads, other: LaneHeads) -> None:
     """What two nodes show each other before a job."""
-    seen = one.seen, other.seen
-    proofs = one.prove(seen[1]), other.prove(seen[0])
+    seen = (one.seen, one.given_up), (other.seen, other.given_up)
+    proofs = one.prove(*seen[1]), other.prove(*seen[0])
     signed = one.sign(proofs[1]), other.sign(proofs[0])
     one.keep(proofs[0], proofs[1], signed[1])
     other.keep(proofs[1], proofs[0], signed[0])

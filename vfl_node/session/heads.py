@@ -32,11 +32,15 @@ class Heads(Protocol):
         """The head of the peer from which its next proof must go on: it was verified in this conversation, or before it."""
 
     @property
+    def given_up(self) -> LedgerHead | None:
+        """The newest head of the peer which this owner has accepted as lost, until there is another one."""
+
+    @property
     def shown(self) -> LedgerHead:
         """The head of this node that the peer has signed in this conversation."""
 
-    def prove(self, seen: LedgerHead) -> HeadProof:
-        """How this node's ledger goes on from the head that the peer has seen.
+    def prove(self, seen: LedgerHead, given_up: LedgerHead | None = None) -> HeadProof:
+        """How this node's ledger goes on from the head that the peer has seen, after that which its owner accepts as lost.
 
         Raises:
             StateError: it does not: it is older than what the peer has seen, or another one (``E_STATE_OLDER``).
@@ -54,14 +58,14 @@ class Heads(Protocol):
         """Store both heads and the peer's signature. Raises ProtocolError if it has signed something else (``E_LEDGER``)."""
 
 
-async def exchange_heads(channel: Channel, heads: Heads, seen: LedgerHead) -> None:
-    """Prove this party's ledger to the peer, which has ``seen`` a head of it, and verify the peer's.
+async def exchange_heads(channel: Channel, heads: Heads, seen: LedgerHead, given_up: LedgerHead | None = None) -> None:
+    """Prove this party's ledger to the peer, which has ``seen`` a head of it and ``given_up`` an earlier one; verify the peer's.
 
     Raises: as :class:`Heads`.
 
     Leaks: how many entries the ledger has.
     """
-    own = heads.prove(seen)
+    own = heads.prove(seen, given_up)
     failpoints.reach("head")
     await channel.send(own)
     theirs = await channel.receive(HeadProof)

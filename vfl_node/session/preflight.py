@@ -111,6 +111,7 @@ async def preflight(
                 manifest_sha256=marks.manifest,
                 consents_sha256=marks.consents,
                 seen=heads.seen if heads else None,
+                given_up=heads.given_up if heads else None,
             )
         )
         theirs = await channel.receive(session_pb2.Preflight)
@@ -137,7 +138,7 @@ async def preflight(
                     hint=f"ask the owner of {channel.peer} which software answers there",
                     for_peer="it shows no ledger",
                 )
-            await exchange_heads(channel, heads, theirs.seen)
+            await exchange_heads(channel, heads, theirs.seen, theirs.given_up if theirs.HasField("given_up") else None)
     common = tuple(name for name in checkpoints if name in set(theirs.checkpoints))
     agreed = max(attempt, theirs.attempt)
     channel.attempt = agreed

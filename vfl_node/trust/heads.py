@@ -33,6 +33,7 @@ class LaneHeads:
 
     Attributes:
         seen: as :attr:`vfl_node.session.heads.Heads.seen`.
+        given_up: as :attr:`vfl_node.session.heads.Heads.given_up`.
         shown: as :attr:`vfl_node.session.heads.Heads.shown`.
     """
 
@@ -41,18 +42,22 @@ class LaneHeads:
         self._lane, self._most, self._claims = lane, most, claims
         heads = self._theirs()
         self.seen = _head(heads[-1]) if heads else _NO_HEAD
+        lost = [] if heads else lane.list(PEER_LOST)
+        self.given_up = LedgerHead(entries=lost[-1].body["entries"], link=bytes.fromhex(lost[-1].body["link"])) if lost else None
         self.shown = _NO_HEAD
 
-    def prove(self, seen: LedgerHead) -> HeadProof:
+    def prove(self, seen: LedgerHead, given_up: LedgerHead | None = None) -> HeadProof:
         """As :meth:`vfl_node.session.heads.Heads.prove`.
 
         A head that was missing once stays missing, whatever the partner says later, until it is here again or the owner has
-        accepted the loss.
+        accepted the loss. What the partner's owner has accepted this owner must accept, too.
         """
         lane = self._lane
-        for missing in (seen, self._claims.read()):
+        for missing in (seen, given_up, self._claims.read()):
             if missing and lane.find_link(missing.entries) != missing.link:
                 accepted = any(_is_loss_of(entry, missing) for entry in lane.entries)
+                if accepted and missing is given_up:
+                    continue
                 if not accepted:
                     self._claims.write(missing)
                 raise older_error(lane.peer, lane.signing.name, missing.entries, len(lane.entries), accepted=accepted)

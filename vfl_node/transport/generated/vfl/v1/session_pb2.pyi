@@ -153,7 +153,7 @@ class Frame(_message.Message):
     def __init__(self, job_id: _Optional[str] = ..., attempt: _Optional[int] = ..., phase: _Optional[str] = ..., sequence: _Optional[int] = ..., type: _Optional[str] = ..., body: _Optional[bytes] = ...) -> None: ...
 
 class Preflight(_message.Message):
-    __slots__ = ("party", "protocol_version", "software_version", "fields", "attempt", "checkpoints", "input_digest", "oldest_protocol_version", "manifest_sha256", "consents_sha256", "seen")
+    __slots__ = ("party", "protocol_version", "software_version", "fields", "attempt", "checkpoints", "input_digest", "oldest_protocol_version", "manifest_sha256", "consents_sha256", "seen", "given_up")
     PARTY_FIELD_NUMBER: _ClassVar[int]
     PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
     SOFTWARE_VERSION_FIELD_NUMBER: _ClassVar[int]
@@ -165,6 +165,7 @@ class Preflight(_message.Message):
     MANIFEST_SHA256_FIELD_NUMBER: _ClassVar[int]
     CONSENTS_SHA256_FIELD_NUMBER: _ClassVar[int]
     SEEN_FIELD_NUMBER: _ClassVar[int]
+    GIVEN_UP_FIELD_NUMBER: _ClassVar[int]
     party: str
     protocol_version: int
     software_version: str
@@ -176,7 +177,8 @@ class Preflight(_message.Message):
     manifest_sha256: bytes
     consents_sha256: bytes
     seen: LedgerHead
-    def __init__(self, party: _Optional[str] = ..., protocol_version: _Optional[int] = ..., software_version: _Optional[str] = ..., fields: _Optional[_Iterable[_Union[FieldDigest, _Mapping]]] = ..., attempt: _Optional[int] = ..., checkpoints: _Optional[_Iterable[str]] = ..., input_digest: _Optional[bytes] = ..., oldest_protocol_version: _Optional[int] = ..., manifest_sha256: _Optional[bytes] = ..., consents_sha256: _Optional[bytes] = ..., seen: _Optional[_Union[LedgerHead, _Mapping]] = ...) -> None: ...
+    given_up: LedgerHead
+    def __init__(self, party: _Optional[str] = ..., protocol_version: _Optional[int] = ..., software_version: _Optional[str] = ..., fields: _Optional[_Iterable[_Union[FieldDigest, _Mapping]]] = ..., attempt: _Optional[int] = ..., checkpoints: _Optional[_Iterable[str]] = ..., input_digest: _Optional[bytes] = ..., oldest_protocol_version: _Optional[int] = ..., manifest_sha256: _Optional[bytes] = ..., consents_sha256: _Optional[bytes] = ..., seen: _Optional[_Union[LedgerHead, _Mapping]] = ..., given_up: _Optional[_Union[LedgerHead, _Mapping]] = ...) -> None: ...
 
 class LedgerHead(_message.Message):
     __slots__ = ("entries", "link", "signature")
