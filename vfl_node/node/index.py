@@ -2,10 +2,10 @@
 
 SQLite notices a damaged page, but not a bit that has flipped inside a cell; so each row carries its SHA-256.
 
-An index is brought to the form of this release when it is opened. Before that it is copied beside itself (``jobs.sqlite.v7``), so
-that the release before can have it again (:mod:`vfl_node.node.rollback`). The other way round, an index says from which version
-on it can be read and written (``min_reader``): where a release only adds tables or columns that an earlier one need not know, that
-one opens the index as it is.
+An index is brought to the form of this release when it is opened. Before that it is copied beside itself
+(``jobs.sqlite.v7``), so that the release before can have it again (:mod:`vfl_node.node.rollback`). An index also says from
+which version on releases can use it (``min_reader``). A release that only adds tables or columns leaves that as it was, and
+then the release before opens the index as it is.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from pathlib import Path
 
 from vfl_node.errors import StateError
 from vfl_node.node.index_copies import keep_copy
+from vfl_node.process import failpoints
 
 COLUMNS = (
     "id",
@@ -85,8 +86,8 @@ VERSION = len(MIGRATIONS)
 MIN_READER = 8
 """The oldest version whose releases can read and write an index of :data:`VERSION`.
 
-It becomes :data:`VERSION` with a step that changes or removes what they use, such as another column of which the digest of a row
-is made. It is never below 8: earlier releases open no index of a later version.
+It becomes :data:`VERSION` with a step that changes or removes what they use, such as one more column in the digest of a row.
+It is never below 8: earlier releases open no index of a later version.
 """
 
 Value = str | int | None
@@ -112,23 +113,15 @@ class Index:
             self._db.close()
             if any(word in str(error) for word in ("full", "locked", "I/O", "unable", "readonly")):
                 raise
-            raise _damage(path, str(error)) from None
+            raise damage_error(path, str(error)) from None
         except BaseException:
             self._db.close()
             raise
 
     def _open(self, path: Path) -> None:
         """Check it, and bring it up to date. Raises as the above."""
-        verdict = self._db.execute("PRAGMA integrity_check(1)").fetchone()[0].decode(errors="replace")
-        if verdict != "ok":
-            raise _damage(path, verdict)
-        version = self._db.execute("PRAGMA user_version").fetchone()[0]
-        if version > VERSION and (oldest := read_min_reader(self._db, path)) > VERSION:
-            raise StateError(
-                f"the job index {path} is of version {version}, which needs version {oldest}, and this vfl-node has {VERSION}",
-                code="E_STATE_VERSION",
-                hint=f"start the newer release again, or go back with its command vfl-node rollback --to {VERSION} --config FILE",
-            )
+        check_whole(self._db, path)
+        version = check_version(self._db, path)
         self._db.execute("PRAGMA journal_mode=WAL")
         self._db.execute("PRAGMA synchronous=FULL")
         if version < VERSION:
@@ -147,6 +140,7 @@ class Index:
             if copied:
                 self._db.execute("INSERT OR REPLACE INTO copies VALUES (?, ?)", [version, copied])
             self._db.execute(f"PRAGMA user_version = {VERSION}")
+            failpoints.reach("index")
 
     def close(self) -> None:
         """Close the file."""
@@ -236,15 +230,41 @@ class Index:
         return rows
 
 
+def check_whole(database: sqlite3.Connection, path: Path, schema: str = "main") -> None:
+    """Check the pages of the index in ``path``, open as ``schema``. Raises StateError (``E_STATE_CORRUPT``), sqlite3.Error."""
+    verdict = database.execute(f"PRAGMA {schema}.integrity_check(1)").fetchone()[0]
+    text = verdict.decode(errors="replace") if isinstance(verdict, bytes) else verdict
+    if text != "ok":
+        raise damage_error(path, text)
+
+
+def check_version(database: sqlite3.Connection, path: Path) -> int:
+    """The version of the index in ``path``.
+
+    Raises:
+        StateError: a newer release wrote it in a form that this one cannot use (``E_STATE_VERSION``), or it is damaged.
+        sqlite3.Error: it cannot be read.
+    """
+    version = database.execute("PRAGMA user_version").fetchone()[0]
+    if version > VERSION and (oldest := read_min_reader(database, path)) > VERSION:
+        raise StateError(
+            f"the job index {path} is of version {version}, which needs version {oldest}, and this vfl-node has {VERSION}",
+            code="E_STATE_VERSION",
+            hint=f"start the newer release again, or go back: vfl-node rollback --to {VERSION} --config FILE",
+        )
+    return version
+
+
 def read_min_reader(database: sqlite3.Connection, path: Path) -> int:
     """From which version on releases can use the index in ``path``. Raises StateError (``E_STATE_CORRUPT``), sqlite3.Error."""
     row = database.execute("SELECT min_reader, CAST(sha256 AS BLOB) FROM meta").fetchone()
     if row is None or row[1] != _digest(row[:1]):
-        raise _damage(path, "it does not say which releases can read it")
+        raise damage_error(path, "it does not say which releases can read it")
     return row[0]
 
 
-def _damage(path: Path, how: str) -> StateError:
+def damage_error(path: Path, how: str) -> StateError:
+    """What it means that the index in ``path`` is damaged."""
     return StateError(
         f"the job index {path} is damaged: {how}",
         code="E_STATE_CORRUPT",
