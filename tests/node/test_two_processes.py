@@ -158,9 +158,7 @@ def test_a_lost_peer_ends_the_job_when_it_stays_away_and_it_can_be_resumed(feder
     assert view["error"]["code"] == "E_PEER_LOST"
     assert (federation.job_folder("clinic", job_id) / "seed").exists()
     federation.start("lab")
-    federation.wait_until(
-        lambda: federation.connected("clinic") and federation.connected("lab")
-    )  # the clinic waits for 3 s only
+    federation.wait_until(lambda: federation.connected("clinic") and federation.connected("lab"))  # the clinic waits for 3 s only
     assert federation.client("clinic").resume(job_id)["state"] in ("waiting", "running")
     for party in ("clinic", "lab"):
         assert federation.end(party, job_id)["state"] == "done"
