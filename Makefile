@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install --no-com
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-libraries test-all durations faults doctor-faults submit test-compose test-systemd test-browser deploy-check lint types contracts proto proto-check docs site hashes bench-align bench-paillier bench-florist bench-readers bench-unaligned bench-linkage bench-hidden bench-split clean drill-restore
+.PHONY: help demo test test-libraries test-all durations faults doctor-faults submit test-compose test-systemd test-browser deploy-check lint types contracts proto proto-check docs site hashes bench-align bench-paillier bench-florist bench-readers bench-unaligned bench-linkage bench-hidden bench-split clean drill-restore drill-upgrade
 
 help: ## this list
 	@echo "make …    (PY=python3.12 chooses the Python that makes $(VENV); 3.10 or newer)"
@@ -77,6 +77,10 @@ deploy-check: $(VENV)/dev.stamp build/deploy/stamp ## verify the files of deploy
 drill-restore: export OMP_NUM_THREADS := 1
 drill-restore: $(VENV)/dev.stamp ## a node is killed in a job, loses its disk and is restored from a backup; says how long it takes, about 2 minutes
 	$(BIN)/python -m tests.drills.restore
+
+drill-upgrade: export OMP_NUM_THREADS := 1
+drill-upgrade: $(VENV)/dev.stamp ## two nodes go from the release before (OLD=COMMIT) to this one while they work together, and one goes back; some minutes
+	OLD="$(OLD)" $(BIN)/python -m tests.drills.upgrade
 
 AXE := build/browser/node_modules/axe-core/axe.min.js
 
