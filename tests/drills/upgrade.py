@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import os
 import site
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -20,13 +21,14 @@ import time
 import venv
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tests.conftest import Trial, make_trial
 from tests.node.indexes import version_of
+from tests.node.nodes import GENEROUS_S
 from tests.trust.test_two_nodes import OwnAuthorities
 from vfl_node.configuration.models import parse
 from vfl_node.execution.trial import Trial as Seeds
@@ -150,15 +152,18 @@ class Nodes(OwnAuthorities):
             said = self.say_at(name, "ledger", "--verify", "--config", self.config(name))
             assert "are as they were written" in said, said
 
-    def run(self, name: str) -> dict[str, dict[str, Any]]:
-        """A job of this name at both; what it leaves at each, as :func:`read_results`."""
+    def submit_job(self, name: str) -> str:
+        """Submit a job of this name at the clinic; its id."""
         job = parse(JOB.format(name=name), Job, source="job")
-        known = self.client("clinic").submit(job.canonical())["id"]
+        return self.client("clinic").submit(job.canonical())["id"]
+
+    def finish(self, job: str) -> dict[str, dict[str, Any]]:
+        """Wait until a job is done; what it leaves at each party, as :func:`read_results`."""
         for party in self.roles:
-            end = self.end(party, known)
+            end = self.end(party, job)
             assert end["state"] == "done", end
         self.verify()
-        return {party: read_results(self.job_folder(party, known) / "artefacts") for party in self.roles}
+        return {party: read_results(self.job_folder(party, job) / "artefacts") for party in self.roles}
 
 
 def read_results(folder: Path) -> dict[str, Any]:
@@ -207,7 +212,7 @@ class Drill:
     def run_without_upgrade(self, name: str, release: Release) -> dict[str, dict[str, Any]]:
         """What the jobs leave at each party where both have one release all the time."""
         with self.nodes(name, release, release) as nodes:
-            found = {job: nodes.run(job) for job in JOBS}
+            found = {name: nodes.finish(nodes.submit_job(name)) for name in JOBS}
         self.log(f"{len(JOBS)} jobs without an upgrade: {release.name}")
         return found
 
@@ -216,16 +221,19 @@ class Drill:
         old, new = self.old, self.new
         known = {old: self.run_without_upgrade("old-all-the-time", old), new: self.run_without_upgrade("new-all-the-time", new)}
 
-        def run(nodes: Nodes, job: str) -> None:
-            for party, found in nodes.run(job).items():
-                assert found == known[nodes.releases[party]][job][party], (job, party, "its report or model is another one")
-            self.log(f"job {job} has run, with the model and the report of a run without an upgrade")
+        def compare(nodes: Nodes, name: str, job: str) -> None:
+            for party, found in nodes.finish(job).items():
+                assert found == known[nodes.releases[party]][name][party], (job, party, "its report or model is another one")
+            self.log(f"job {name} is done, with the model and the report of a run without an upgrade")
 
         with self.nodes("upgraded", old, new) as nodes:
             index = nodes.folder / "clinic" / "state" / "jobs.sqlite"
             at = ("--config", nodes.config("clinic"))
             self.log(f"clinic: {old.name}, lab: {new.name}; paired")
-            run(nodes, "one")
+            compare(nodes, "one", nodes.submit_job("one"))
+
+            self.look(nodes)
+            nodes.stop("clinic")
             self.upgrade(nodes, index)
             nodes.stop("clinic")
             said = nodes.say_at("clinic", "rollback", "--to", old.index, *at)
@@ -234,25 +242,39 @@ class Drill:
             nodes.begin("clinic", old)
             nodes.verify()
             self.log(f"the clinic has gone back: {old.name}")
-            run(nodes, "two")
+            compare(nodes, "two", nodes.submit_job("two"))
+
+            self.look(nodes)
+            nodes.stop("clinic")
+            nodes.failpoints["clinic"] = "checkpointed=stop"  # as by its owner, in the middle of the next job
+            nodes.begin("clinic", old)
+            job = nodes.submit_job("three")
+            assert nodes.processes["clinic"].wait(GENEROUS_S) == 0
+            with closing(sqlite3.connect(index)) as database:
+                assert database.execute("SELECT state FROM jobs WHERE id = ?", [job]).fetchone() == ("paused",)
+            self.log("the clinic was stopped in job three, which is paused")
             self.upgrade(nodes, index)
-            run(nodes, "three")
+            compare(nodes, "three", job)
+
             nodes.stop("clinic")
             if old.index < new.index:
                 said = nodes.say_at("clinic", "rollback", "--to", old.index, *at, status=1)
-                assert "1 job began" in said, said
-                assert "three-" in said, said
+                assert "1 job began, went on or ended since" in said, said
+                assert job in said, said
                 assert version_of(index) == new.index
-                self.log("now the clinic cannot go back: job three would be lost, and that is said")
+                self.log("now the clinic cannot go back: what it knows of job three would be lost, and that is said")
             nodes.begin("clinic", new)
             nodes.verify()
 
-    def upgrade(self, nodes: Nodes, index: Path) -> None:
-        """The clinic, as its owner would."""
-        nodes.releases["clinic"] = self.new  # whose command looks while the earlier node runs
+    def look(self, nodes: Nodes) -> None:
+        """What the new release says while the earlier one still runs at the clinic."""
+        now, nodes.releases["clinic"] = nodes.releases["clinic"], self.new
         said = nodes.say_at("clinic", "upgrade", "--check", "--config", nodes.config("clinic"))
         assert f"lab has release {VERSION}, with which {VERSION} talks" in said, said
-        nodes.stop("clinic")
+        nodes.releases["clinic"] = now
+
+    def upgrade(self, nodes: Nodes, index: Path) -> None:
+        """Start the new release at the clinic, which does not run."""
         nodes.begin("clinic", self.new)
         assert version_of(index) == self.new.index
         if self.old.index < self.new.index:

@@ -86,10 +86,9 @@ VERSION = len(MIGRATIONS)
 MIN_READER = 8
 """The oldest version whose releases can read and write an index of :data:`VERSION`.
 
-A release only adds to the form, and what nobody uses any more is dropped one release later. So this is mostly the version of the
+A release only adds to the form; what nobody uses any more is dropped one release later. So this is mostly the version of the
 release before. A step that changes or removes what that one uses makes it :data:`VERSION`, such as one more column in the
-digest of a row.
-It is never below 8: earlier releases open no index of a later version.
+digest of a row. It is never below 8: earlier releases open no index of a later version.
 """
 
 Value = str | int | None
