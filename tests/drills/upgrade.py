@@ -178,6 +178,15 @@ def without_times(value: Any) -> Any:
     return [without_times(inner) for inner in value] if isinstance(value, list) else value
 
 
+def differences(one: Any, other: Any, place: str = "") -> Iterator[str]:
+    """Where two results differ."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        for key in sorted(one.keys() | other.keys()):
+            yield from differences(one.get(key, "absent"), other.get(key, "absent"), f"{place}/{key}")
+    elif one != other:
+        yield f"{place}: {str(one)[:80]} and {str(other)[:80]}"
+
+
 class Drill:
     """The whole drill, in a new folder.
 
@@ -223,7 +232,8 @@ class Drill:
 
         def compare(nodes: Nodes, name: str, job: str) -> None:
             for party, found in nodes.finish(job).items():
-                assert found == known[nodes.releases[party]][name][party], (job, party, "its report or model is another one")
+                others = list(differences(found, known[nodes.releases[party]][name][party]))
+                assert not others, (job, party, others)
             self.log(f"job {name} is done, with the model and the report of a run without an upgrade")
 
         with self.nodes("upgraded", old, new) as nodes:
