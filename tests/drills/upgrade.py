@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 import os
 import site
-import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -21,14 +20,13 @@ import time
 import venv
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tests.conftest import Trial, make_trial
 from tests.node.indexes import version_of
-from tests.node.nodes import GENEROUS_S
 from tests.trust.test_two_nodes import OwnAuthorities
 from vfl_node.configuration.models import parse
 from vfl_node.execution.trial import Trial as Seeds
@@ -242,8 +240,6 @@ class Drill:
             self.log(f"clinic: {old.name}, lab: {new.name}; paired")
             compare(nodes, "one", nodes.submit_job("one"))
 
-            self.look(nodes)
-            nodes.stop("clinic")
             self.upgrade(nodes, index)
             nodes.stop("clinic")
             said = nodes.say_at("clinic", "rollback", "--to", old.index, *at)
@@ -254,37 +250,25 @@ class Drill:
             self.log(f"the clinic has gone back: {old.name}")
             compare(nodes, "two", nodes.submit_job("two"))
 
-            self.look(nodes)
-            nodes.stop("clinic")
-            nodes.failpoints["clinic"] = "checkpointed=stop"  # as by its owner, in the middle of the next job
-            nodes.begin("clinic", old)
-            job = nodes.submit_job("three")
-            assert nodes.processes["clinic"].wait(GENEROUS_S) == 0
-            with closing(sqlite3.connect(index)) as database:
-                assert database.execute("SELECT state FROM jobs WHERE id = ?", [job]).fetchone() == ("paused",)
-            self.log("the clinic was stopped in job three, which is paused")
             self.upgrade(nodes, index)
-            compare(nodes, "three", job)
+            compare(nodes, "three", job := nodes.submit_job("three"))
 
             nodes.stop("clinic")
             if old.index < new.index:
                 said = nodes.say_at("clinic", "rollback", "--to", old.index, *at, status=1)
-                assert "1 job began, went on or ended since" in said, said
+                assert "1 job began" in said, said
                 assert job in said, said
                 assert version_of(index) == new.index
                 self.log("now the clinic cannot go back: what it knows of job three would be lost, and that is said")
             nodes.begin("clinic", new)
             nodes.verify()
 
-    def look(self, nodes: Nodes) -> None:
-        """What the new release says while the earlier one still runs at the clinic."""
-        now, nodes.releases["clinic"] = nodes.releases["clinic"], self.new
+    def upgrade(self, nodes: Nodes, index: Path) -> None:
+        """The clinic, as its owner would."""
+        nodes.releases["clinic"] = self.new  # whose command looks while the earlier node runs
         said = nodes.say_at("clinic", "upgrade", "--check", "--config", nodes.config("clinic"))
         assert f"lab has release {VERSION}, with which {VERSION} talks" in said, said
-        nodes.releases["clinic"] = now
-
-    def upgrade(self, nodes: Nodes, index: Path) -> None:
-        """Start the new release at the clinic, which does not run."""
+        nodes.stop("clinic")
         nodes.begin("clinic", self.new)
         assert version_of(index) == self.new.index
         if self.old.index < self.new.index:
