@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install --no-com
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-libraries test-all durations faults doctor-faults submit test-compose test-systemd test-browser deploy-check lint types contracts proto proto-check docs site hashes bench-align bench-paillier bench-florist bench-readers bench-unaligned bench-linkage bench-hidden bench-split clean drill-restore drill-rotate soak
+.PHONY: help demo test test-libraries test-all durations faults doctor-faults submit test-compose test-systemd test-browser deploy-check lint types contracts proto proto-check docs site hashes bench-align bench-paillier bench-florist bench-readers bench-unaligned bench-linkage bench-hidden bench-split clean drill-restore drill-rotate soak drill-upgrade
 
 help: ## this list
 	@echo "make …    (PY=python3.12 chooses the Python that makes $(VENV); 3.10 or newer)"
@@ -87,6 +87,10 @@ MINUTES ?= 120
 soak: export OMP_NUM_THREADS := 1
 soak: $(VENV)/dev.stamp ## two nodes at work for MINUTES=120, with kills and renewed certificates: whether anything grows; writes runs/soak
 	$(BIN)/python -m tests.operations.soak --minutes $(MINUTES)
+
+drill-upgrade: export OMP_NUM_THREADS := 1
+drill-upgrade: $(VENV)/dev.stamp ## two nodes go from the release before (OLD=COMMIT) to this one while they work together, and one goes back; some minutes
+	OLD="$(OLD)" $(BIN)/python -m tests.drills.upgrade
 
 AXE := build/browser/node_modules/axe-core/axe.min.js
 

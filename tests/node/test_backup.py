@@ -17,15 +17,17 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+from tests.node.indexes import written_by_a_newer_release
 from vfl_node.cli import app
 from vfl_node.configuration.models import parse
 from vfl_node.errors import StateError, UsageError, VflError
 from vfl_node.execution.outcome import SUMS
 from vfl_node.job import Job
-from vfl_node.node import backup, index, restore, upgrade_check
+from vfl_node.node import index, restore, upgrade_check
 from vfl_node.node.backup import back_up, last_backup
 from vfl_node.node.backup_form import unpack_backup
 from vfl_node.node.client import Client
+from vfl_node.node.index_copies import copy_index
 from vfl_node.node.partners import Partner
 from vfl_node.node.releases import release_ended
 from vfl_node.node.store import Store
@@ -160,7 +162,7 @@ def test_the_copy_of_the_index_is_private_whatever_the_umask_and_made_while_it_i
             pass
         for number in range(5):
             before = len(written)
-            backup.copy_index(clinic.state / "jobs.sqlite", copy := tmp_path / str(number))
+            copy_index(clinic.state / "jobs.sqlite", copy := tmp_path / str(number))
             assert stat.S_IMODE(copy.stat().st_mode) == 0o600
             with closing(sqlite3.connect(copy)) as index:
                 rows = index.execute("SELECT count(*) FROM jobs").fetchone()[0]
@@ -365,8 +367,7 @@ def test_sums_alone_do_not_make_a_backup_whole(clinic: Clinic, tmp_path: Path) -
 
 
 def test_an_index_of_a_newer_release_is_not_restored(clinic: Clinic, tmp_path: Path) -> None:
-    with closing(sqlite3.connect(clinic.state / "jobs.sqlite")) as index:
-        index.execute("PRAGMA user_version = 999")
+    written_by_a_newer_release(clinic.state, min_reader=999)
     back_up(clinic.settings, tmp_path / "a.tar", models=False)
     clinic.lose()
     assert refusal(lambda: restore.restore(tmp_path / "a.tar", clinic.config)) == "E_STATE_VERSION"
@@ -408,7 +409,7 @@ def test_before_an_upgrade_the_state_is_looked_at_and_not_changed(clinic: Clinic
     assert all(job in found["warn"][0] for job in clinic.under_way.values())
     assert "does not run" in found["warn"][1]
     assert "lab (3 entries)" in found["ok"][1]
-    for step, said in ((1, "becomes"), (-1, "reads up to")):
+    for step, said in ((1, "becomes"), (-1, "which needs version")):
         version = index.VERSION + step
         with monkeypatch.context() as patch:
             more = (*index.MIGRATIONS, ("CREATE TABLE another (id TEXT)",))[:version]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import resource
-import sqlite3
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.node.indexes import written_by_a_newer_release
 from tests.node.nodes import command
 from tests.trust.test_kept import Own
 from vfl_node.configuration.models import parse
@@ -316,8 +316,7 @@ def test_what_is_wrong_with_the_past_is_named(clinic: Clinic, monkeypatch: pytes
     if spoil == "index":
         index.write_bytes(b"spoilt" + index.read_bytes()[6:])
     elif spoil == "newer":
-        with sqlite3.connect(index) as database:
-            database.execute(f"PRAGMA user_version = {VERSION + 1}")
+        written_by_a_newer_release(clinic.state, min_reader=VERSION + 1)
     elif spoil == "ledger":
         path.write_bytes(path.read_bytes().replace(b"job-1", b"job-7"))
     else:

@@ -177,15 +177,6 @@ def test_what_an_earlier_release_kept_without_checksums_is_said_to_be_of_it_and_
     store.close()
 
 
-def test_a_store_of_a_newer_release_is_refused(tmp_path: Path) -> None:
-    Store(tmp_path).close()
-    with closing(sqlite3.connect(tmp_path / "jobs.sqlite")) as db:
-        db.execute(f"PRAGMA user_version = {index.VERSION + 1}")
-    with pytest.raises(StateError, match="newer release") as caught:
-        Store(tmp_path)
-    assert caught.value.code == "E_STATE_VERSION"
-
-
 @pytest.mark.parametrize("change", ["state = 'done'", "attempt = attempt + 1", "spec = x'ff00'", "submitted = NULL || ''"])
 def test_a_row_that_is_damaged_is_shown_as_such_and_hides_no_other(tmp_path: Path, change: str) -> None:
     store = Store(tmp_path)

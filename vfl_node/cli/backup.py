@@ -1,4 +1,4 @@
-"""``vfl-node backup``, ``restore`` and ``upgrade``: what a node must not lose, in one file, and before a newer release."""
+"""``vfl-node backup``, ``restore``, ``upgrade``, ``rollback``: what a node must not lose, in one file and in other releases."""
 
 from __future__ import annotations
 
@@ -113,6 +113,22 @@ def upgrade(
         out.print(f"{look.verdict:4}  {look.text}")
     if any(look.verdict == "FAIL" for look in looks):
         raise typer.Exit(1)
+
+
+@app.command()
+def rollback(
+    to: Annotated[int, typer.Option("--to", min=0, metavar="VERSION", help="The index's version in the earlier release.")],
+    config: Annotated[Path, typer.Option("--config", help="The configuration file of the node, which must not run.")],
+) -> None:
+    """Go back to an earlier release: put its index back, if that is needed and no job would be lost."""
+    from vfl_node.node.rollback import roll_back
+
+    done = roll_back(load_settings(config), to)
+    if done.copied:
+        out.print(f"the index is again as it was on {done.copied:%Y-%m-%d %H:%M} UTC, of version {to} (it was {done.before})")
+        out.print("start the earlier release now")
+    else:
+        out.print(f"nothing needs to be done: releases of version {to} can use the index as it is (version {done.before})")
 
 
 def _ledgers(manifest: BackupManifest) -> str:

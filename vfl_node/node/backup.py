@@ -10,9 +10,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -30,8 +28,9 @@ from vfl_node.node.backup_form import (
     read_head,
     refusal,
 )
+from vfl_node.node.index_copies import copy_index
 from vfl_node.process.archive import ArchiveWriter
-from vfl_node.process.files import private_file, read_checked, scratch, write_checked, writing_whole
+from vfl_node.process.files import read_checked, scratch, write_checked, writing_whole
 from vfl_node.settings.node import Settings
 from vfl_node.trust.audit_log import FILE as AUDIT_LOG
 from vfl_node.trust.audit_log import list_files, locked
@@ -40,9 +39,6 @@ from vfl_node.version import VERSION
 
 LAST = "backup.json"
 """File in the state folder that says when the last backup was written."""
-
-LOCKED_S = 60.0
-"""How long a backup waits for another program that has locked the index."""
 
 _OF_PREDICTIONS = ("serving", "alignment", "shown")
 """What predictions need, in the folder of a job beside its artefacts."""
@@ -153,23 +149,6 @@ def _stage(settings: Settings, stage: Path, *, models: bool) -> BackupManifest:
         models=models,
         ledgers=heads,
     )
-
-
-def copy_index(index: Path, copy: Path) -> None:
-    """Copy an index that may be written meanwhile, for this user only (0600).
-
-    Raises:
-        StateError: it is damaged (``E_BACKUP``).
-        OSError: it cannot be read or written.
-    """
-    private_file(copy)  # SQLite fills an empty file, and leaves its mode
-    try:
-        with closing(sqlite3.connect(f"file:{index}?mode=rw", uri=True, timeout=LOCKED_S)) as database:
-            database.execute("VACUUM INTO ?", [str(copy)])
-    except sqlite3.OperationalError as error:
-        raise OSError(0, str(error), str(index)) from None
-    except sqlite3.DatabaseError as error:
-        raise StateError(f"the job index cannot be copied: {error}", code="E_BACKUP", hint="see the node's log") from None
 
 
 def _write(writer: ArchiveWriter, settings: Settings, stage: Path, manifest: BackupManifest) -> tuple[str, ...]:

@@ -1,6 +1,11 @@
 """The table of a node's jobs in SQLite, with a version and a checksum in every row.
 
 SQLite notices a damaged page, but not a bit that has flipped inside a cell; so each row carries its SHA-256.
+
+An index is brought to the form of this release when it is opened. Before that it is copied beside itself
+(``jobs.sqlite.v7``), so that the release before can have it again (:mod:`vfl_node.node.rollback`). An index also says from
+which version on releases can use it (``min_reader``). A release that only adds tables or columns leaves that as it was, and
+then the release before opens the index as it is.
 """
 
 from __future__ import annotations
@@ -10,9 +15,12 @@ import json
 import sqlite3
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 
 from vfl_node.errors import StateError
+from vfl_node.node.index_copies import keep_copy
+from vfl_node.process import failpoints
 
 COLUMNS = (
     "id",
@@ -66,10 +74,22 @@ MIGRATIONS = (
         "CREATE TABLE documents (job TEXT NOT NULL, name TEXT NOT NULL, body BLOB NOT NULL, sha256 TEXT NOT NULL, "
         "PRIMARY KEY (job, name))",
     ),
+    (
+        "CREATE TABLE meta (min_reader INTEGER NOT NULL, sha256 TEXT NOT NULL)",
+        "CREATE TABLE copies (version INTEGER PRIMARY KEY, sha256 TEXT NOT NULL)",
+    ),
 )
 """Statements number k turn a table of version k into one of version k + 1; an empty file has version 0."""
 
 VERSION = len(MIGRATIONS)
+
+MIN_READER = 8
+"""The oldest version whose releases can read and write an index of :data:`VERSION`.
+
+A release only adds to the form; what nobody uses any more is dropped one release later. So this is mostly the version of the
+release before. A step that changes or removes what that one uses makes it :data:`VERSION`, such as one more column in the
+digest of a row. It is never below 8: earlier releases open no index of a later version.
+"""
 
 Value = str | int | None
 
@@ -81,41 +101,47 @@ class Index:
         """Open or begin the table in ``path``.
 
         Raises:
-            StateError: it is damaged (``E_STATE_CORRUPT``), or a newer release wrote it (``E_STATE_VERSION``).
-            sqlite3.OperationalError: the system refuses.
+            StateError: it is damaged (``E_STATE_CORRUPT``), or a newer release wrote it in a form that this one cannot use
+                (``E_STATE_VERSION``).
+            OSError, sqlite3.OperationalError: the system refuses.
         """
         self._db = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
         self._db.text_factory = bytes  # a damaged cell may be no text
         self._db.create_function("digest", -1, lambda *values: _digest(values).decode(), deterministic=True)
-        hint = "stop the node, and restore it from a backup or move it away to begin with an empty index"
         try:
-            verdict = self._db.execute("PRAGMA integrity_check(1)").fetchone()[0].decode(errors="replace")
-            version = self._db.execute("PRAGMA user_version").fetchone()[0]
-            if verdict != "ok":
-                raise StateError(f"the job index {path} is damaged: {verdict}", code="E_STATE_CORRUPT", hint=hint)
-            if version > VERSION:
-                raise StateError(
-                    f"the job index {path} is of version {version}, and this vfl-node reads up to {VERSION}",
-                    code="E_STATE_VERSION",
-                    hint="start the newer release again",
-                )
-            self._db.execute("PRAGMA journal_mode=WAL")
-            self._db.execute("PRAGMA synchronous=FULL")
-            for number, steps in enumerate(MIGRATIONS[version:], version + 1):
-                self._db.execute("BEGIN IMMEDIATE")
-                for step in steps:
-                    self._db.execute(step)
-                self._db.execute(f"PRAGMA user_version = {number}")
-                self._db.execute("COMMIT")
-            self._db.execute(f"SELECT rowid, sha256, {', '.join(COLUMNS)} FROM jobs LIMIT 0")  # noqa: S608 - they are all there
-        except StateError:
-            self._db.close()
-            raise
+            self._open(path)
         except sqlite3.DatabaseError as error:
             self._db.close()
             if any(word in str(error) for word in ("full", "locked", "I/O", "unable", "readonly")):
                 raise
-            raise StateError(f"the job index {path} is damaged: {error}", code="E_STATE_CORRUPT", hint=hint) from None
+            raise damage_error(path, str(error)) from None
+        except BaseException:
+            self._db.close()
+            raise
+
+    def _open(self, path: Path) -> None:
+        """Check it, and bring it up to date. Raises as the above."""
+        check_whole(self._db, path)
+        version = check_version(self._db, path)
+        self._db.execute("PRAGMA journal_mode=WAL")
+        self._db.execute("PRAGMA synchronous=FULL")
+        if version < VERSION:
+            self._migrate(path, version)
+        self._db.execute(f"SELECT rowid, sha256, {', '.join(COLUMNS)} FROM jobs LIMIT 0")  # noqa: S608 - they are all there
+
+    def _migrate(self, path: Path, version: int) -> None:
+        """Copy an index of this earlier version, unless it is empty, and then take all steps or none."""
+        filled = self._db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+        copied = keep_copy(path, version) if filled else None
+        with self.transaction():
+            for step in chain.from_iterable(MIGRATIONS[version:]):
+                self._db.execute(step)
+            self._db.execute("DELETE FROM meta")
+            self._db.execute("INSERT INTO meta VALUES (?, ?)", [MIN_READER, _digest([MIN_READER])])
+            if copied:
+                self._db.execute("INSERT OR REPLACE INTO copies VALUES (?, ?)", [version, copied])
+            self._db.execute(f"PRAGMA user_version = {VERSION}")
+            failpoints.reach("index")
 
     def close(self) -> None:
         """Close the file."""
@@ -203,6 +229,48 @@ class Index:
             row_id = name if name.replace("-", "").isalnum() else f"damaged-{number}"
             rows.append((row_id, dict(zip(COLUMNS, values, strict=True)) if whole else None))
         return rows
+
+
+def check_whole(database: sqlite3.Connection, path: Path, schema: str = "main") -> None:
+    """Check the pages of the index in ``path``, open as ``schema``. Raises StateError (``E_STATE_CORRUPT``), sqlite3.Error."""
+    verdict = database.execute(f"PRAGMA {schema}.integrity_check(1)").fetchone()[0]
+    text = verdict.decode(errors="replace") if isinstance(verdict, bytes) else verdict
+    if text != "ok":
+        raise damage_error(path, text)
+
+
+def check_version(database: sqlite3.Connection, path: Path) -> int:
+    """The version of the index in ``path``.
+
+    Raises:
+        StateError: a newer release wrote it in a form that this one cannot use (``E_STATE_VERSION``), or it is damaged.
+        sqlite3.Error: it cannot be read.
+    """
+    version = database.execute("PRAGMA user_version").fetchone()[0]
+    if version > VERSION and (oldest := read_min_reader(database, path)) > VERSION:
+        raise StateError(
+            f"the job index {path} is of version {version}, which needs version {oldest}, and this vfl-node has {VERSION}",
+            code="E_STATE_VERSION",
+            hint=f"start the newer release again, or go back: vfl-node rollback --to {VERSION} --config FILE",
+        )
+    return version
+
+
+def read_min_reader(database: sqlite3.Connection, path: Path) -> int:
+    """From which version on releases can use the index in ``path``. Raises StateError (``E_STATE_CORRUPT``), sqlite3.Error."""
+    row = database.execute("SELECT min_reader, CAST(sha256 AS BLOB) FROM meta").fetchone()
+    if row is None or row[1] != _digest(row[:1]):
+        raise damage_error(path, "it does not say which releases can read it")
+    return row[0]
+
+
+def damage_error(path: Path, how: str) -> StateError:
+    """What it means that the index in ``path`` is damaged."""
+    return StateError(
+        f"the job index {path} is damaged: {how}",
+        code="E_STATE_CORRUPT",
+        hint="stop the node, and restore it from a backup or move it away to begin with an empty index",
+    )
 
 
 def _digest(values: Sequence[object]) -> bytes:

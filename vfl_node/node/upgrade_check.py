@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from vfl_node.errors import StateError, UsageError, VflError
-from vfl_node.node.backup import copy_index, files_below
+from vfl_node.node.backup import files_below
 from vfl_node.node.backup_form import INDEX
 from vfl_node.node.client import Client
 from vfl_node.node.index import VERSION as INDEX_VERSION
 from vfl_node.node.index import Index
+from vfl_node.node.index_copies import copy_index, path_of_copy
 from vfl_node.node.record import Record, damaged_record
 from vfl_node.process.files import VERSION as FILES_VERSION
 from vfl_node.process.files import scratch, version_of
@@ -55,9 +56,11 @@ def check_upgrade(settings: Settings) -> Iterator[Look]:
         except StateError as error:
             yield Look("FAIL", f"the index: {error.message}; {error.hint}")
             return
-    made = (
-        f"is tried on a copy: version {before} becomes {INDEX_VERSION}" if before < INDEX_VERSION else f"stays version {before}"
-    )
+    if before < INDEX_VERSION:
+        kept = path_of_copy(settings.state_dir / INDEX, before).name
+        made = f"is tried on a copy: version {before} becomes {INDEX_VERSION}, and stays beside it as {kept}"
+    else:
+        made = f"stays version {before}"
     yield Look("ok", f"the index {made}")
     yield from _look_at_jobs(settings, [Record(**values) if values else damaged_record(row) for row, values in rows])  # type: ignore[arg-type]
     yield from _look_at_partners(settings)

@@ -8,12 +8,12 @@ from contextlib import closing
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
-from vfl_node.errors import VflError
+from vfl_node.errors import StateError, VflError
 from vfl_node.job import Job
 from vfl_node.node.backup import last_backup
 from vfl_node.node.check import TableCheck, check_table
 from vfl_node.node.doctor.finding import Finding, fail, ok, skip, warn
-from vfl_node.node.index import VERSION
+from vfl_node.node.index import check_version, check_whole
 from vfl_node.node.ledgers import partners_met, verify_own
 from vfl_node.settings.node import Data, Settings
 
@@ -96,14 +96,13 @@ def broken_index(path: Path) -> str:
     """What is wrong with the index of jobs, read without changing it; empty if nothing is."""
     try:
         with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=5)) as database:
-            verdict = database.execute("PRAGMA integrity_check(1)").fetchone()[0]
-            version = database.execute("PRAGMA user_version").fetchone()[0]
+            check_whole(database, path)
+            check_version(database, path)
+    except StateError as error:
+        return error.message
     except sqlite3.DatabaseError as error:
         return f"the job index {path} cannot be read: {error}"
-    if verdict != "ok":
-        return f"the job index {path} is damaged: {verdict}"
-    newer = f"the job index {path} is of version {version}, and this release reads up to {VERSION}"
-    return newer if version > VERSION else ""
+    return ""
 
 
 def _is_old(moment: str) -> bool:
