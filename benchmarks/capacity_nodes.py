@@ -1,0 +1,195 @@
+"""Jobs between real nodes, and what they take: CPU seconds of all their processes, memory, what is stored and what is sent."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import yaml
+
+from benchmarks.measure import cpu_s, peak_bytes
+from benchmarks.nodes import Nodes, Place
+from vfl_node.roles import Role
+
+ACTIVE, COORDINATOR = "clinic", "notary"
+OTHERS = ("lab", "insurer", "bank", "shop")
+"""Names of passive parties."""
+
+COLUMNS = 16
+"""Of each party, all of them numbers."""
+
+NO_TREE: dict[str, Any] = {"compare": {"boosted_tree": False}}
+"""Of the active party's node: scikit-learn would train a model of its own there, which is no part of the job."""
+
+_HERE, _LOOK_S = Place((), "127.0.0.1"), 0.1
+
+
+class Federation(Nodes):
+    """An active party, so many passive ones, and a coordinator where one has a part; one thread each.
+
+    Args:
+        passive: how many there are.
+        coordinated: whether there is a coordinator.
+    """
+
+    def __init__(self, passive: int, *, coordinated: bool) -> None:
+        self.passive = OTHERS[:passive]
+        self.coordinator = COORDINATOR if coordinated else None
+        roles: dict[str, Role] = {COORDINATOR: "coordinator"} if coordinated else {}
+        roles |= {ACTIVE: "active"} | {name: cast(Role, "passive") for name in self.passive}
+        super().__init__(dict.fromkeys(roles, _HERE), roles)
+        self.data = (ACTIVE, *self.passive)
+
+    def run(self, job: Mapping[str, Any]) -> dict[str, Any]:
+        """One job, over the tables that lie there, and what it takes; raises SystemExit if it fails."""
+        spec = self._folders[ACTIVE] / "job.yaml"
+        spec.write_text(yaml.safe_dump(dict(job)))
+        stored, spent = self._stored(), {name: self._cpu_s(name) for name in self._processes}
+        for process in self._processes.values():
+            Path(f"/proc/{process.pid}/clear_refs").write_text("5")  # the peak begins anew
+        began = time.monotonic()
+        command = ["submit", str(spec), "--config", str(self._config(ACTIVE)), "--wait"]
+        with (
+            _Peaks({name: process.pid for name, process in self._processes.items()}, self._folders) as peaks,
+            self._vfl_node(ACTIVE, command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as submitter,
+        ):
+            said = submitter.stdout.read().decode() if submitter.stdout else ""
+        if submitter.returncode:
+            raise SystemExit("\n".join([said, *(self._log(name)[-2000:] for name in self._processes)]))
+        wall_s, job_id = time.monotonic() - began, said.split()[0]
+        self._await_end(job_id)
+        reports = {name: self._reported(name, job_id) for name in self._processes}
+        return {
+            "wall_s": wall_s,
+            "cpu_s": {name: self._cpu_s(name) - before for name, before in spent.items()},
+            "peak_bytes": {name: peak_bytes(process.pid) + peaks.workers[name] for name, process in self._processes.items()},
+            "disk_bytes": {name: most - stored[name] for name, most in peaks.stored.items()},
+            "kept_bytes": {name: size - stored[name] for name, size in self._stored().items()},
+            "sent_bytes": {
+                name: sum(phase["bytes_sent"] for phase in report["phases"].values()) for name, report in reports.items()
+            },
+            "rows": reports[ACTIVE]["alignment"]["rows"],
+        }
+
+    def entries(self) -> dict[str, dict[str, int]]:
+        """Bytes of each part of the active party's state: the index, what each partner's folder has, and the jobs."""
+        state = self._folders[ACTIVE] / "state"
+        parts = {"index": [*state.glob("jobs.sqlite*")], "ledger": [*state.glob("partners/*/ledger*")]}
+        parts["partners"] = [path for path in state.glob("partners/**/*") if path not in parts["ledger"]]
+        return {
+            part: {str(path.relative_to(state)): path.stat().st_size for path in paths if path.is_file()}
+            for part, paths in parts.items()
+        }
+
+    def write_tables(self, rows: int) -> None:
+        """So many records a party: half of them are those of all parties, the others are of each alone."""
+        rng, shared = np.random.default_rng(0), rows - rows // 2
+        score = np.zeros(shared)
+        for place, name in enumerate(reversed(self.data)):
+            values = rng.normal(size=(rows, COLUMNS)).astype(np.float32)
+            score += values[:shared] @ rng.normal(size=COLUMNS) / COLUMNS
+            apart = np.arange(rows - shared) + (place + 1) * 10**9
+            ids = pa.array([f"{number:012d}" for number in (*range(shared), *apart)])
+            table: dict[str, Any] = {"id": ids, **{f"{name}{column}": values[:, column] for column in range(COLUMNS)}}
+            if name == ACTIVE:
+                odds = np.concatenate([score, np.zeros(rows - shared)])
+                table["label"] = (rng.random(rows) < 1 / (1 + np.exp(-2 * odds))).astype(np.int8)
+            pq.write_table(pa.table(table), self._folders[name] / "table.parquet")
+
+    def _meet(self) -> None:
+        self.write_tables(100)
+        known: dict[str, dict[str, Any]] = {}
+        for name in self._folders:
+            relayed = self.passive if name in self.passive else ()
+            peers = {
+                other: {"relayed": True} if other in relayed else known.get(other, {})
+                for other in self._folders
+                if other != name
+            }
+            data = {"data": {"path": "table.parquet"}} if name in self.data else {}
+            if name == ACTIVE:
+                data = {"data": {**data["data"], "label": "label"}, **NO_TREE}
+            listen = {} if name in self.passive else {"listen": "127.0.0.1:0"}
+            self._start(name, peers=peers, **listen, **data)
+            place = self._running(name)
+            known[name] = {} if name in self.passive else {"address": place["listen"]}
+
+    def _await_end(self, job_id: str) -> None:
+        """All nodes have their reports."""
+        limit = time.monotonic() + 60
+        while not all(
+            (self._folders[name] / "state" / "jobs" / job_id / "artefacts" / "report.html").exists() for name in self._processes
+        ):
+            if time.monotonic() > limit:
+                raise SystemExit(f"no report of {job_id} at some node")
+            time.sleep(0.05)
+        time.sleep(0.3)  # the index is told of the end
+
+    def _cpu_s(self, name: str) -> float:
+        pid = self._processes[name].pid
+        return sum(map(cpu_s, (pid, *children(pid))))
+
+    def _stored(self) -> dict[str, int]:
+        return {name: folder_bytes(folder / "state") for name, folder in self._folders.items()}
+
+
+class _Peaks(threading.Thread):
+    """Looks all the time how much nodes store, and what memory their child processes have.
+
+    Attributes:
+        stored: by party, the most bytes in its folder of state.
+        workers: by party, the most memory of all its children together.
+    """
+
+    def __init__(self, pids: Mapping[str, int], folders: Mapping[str, Path]) -> None:
+        super().__init__(daemon=True)
+        self._pids, self._folders, self._over = pids, folders, threading.Event()
+        self.stored, self.workers = dict.fromkeys(pids, 0), dict.fromkeys(pids, 0)
+
+    def __enter__(self) -> _Peaks:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self.join()
+
+    def run(self) -> None:
+        while not self._over.wait(_LOOK_S):
+            for name, pid in self._pids.items():
+                self.stored[name] = max(self.stored[name], folder_bytes(self._folders[name] / "state"))
+                self.workers[name] = max(self.workers[name], sum(map(resident_bytes, children(pid))))
+
+
+def children(pid: int) -> list[int]:
+    """Processes that this one has started and not waited for."""
+    found = []
+    for path in Path(f"/proc/{pid}/task").glob("*/children"):
+        with suppress(OSError):  # a thread that has ended
+            found += map(int, path.read_text().split())
+    return found
+
+
+def resident_bytes(pid: int) -> int:
+    """Memory of a process now; 0 if it has ended."""
+    with suppress(OSError):
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return 0
+
+
+def folder_bytes(folder: Path) -> int:
+    """Bytes of all files below it, at this moment."""
+    total = 0
+    for path in folder.rglob("*"):
+        with suppress(OSError):  # removed meanwhile
+            total += path.lstat().st_size if path.is_file() else 0
+    return total
