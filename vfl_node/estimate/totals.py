@@ -22,11 +22,21 @@ from vfl_node.configuration.registry import load
 from vfl_node.crypto.groups import group
 from vfl_node.estimate.linkage import ENCODE_S, PLACE_BYTES, linkage_cost
 from vfl_node.estimate.machine import Machine
-from vfl_node.estimate.plan import Plan, Records, announced_sizes, cost_outside, data_role, taking_part, terms_of, training_cost
+from vfl_node.estimate.plan import (
+    Plan,
+    Records,
+    announced_sizes,
+    computing,
+    cost_outside,
+    data_role,
+    taking_part,
+    terms_of,
+    training_cost,
+)
 from vfl_node.estimate.shared_linkage import PAIR_S as SHARED_PAIR_S
 from vfl_node.estimate.shared_linkage import shared_cost
 from vfl_node.job.alignment import ALIGNMENTS, Align, AlignmentSpec
-from vfl_node.job.costs import Pace, TableShape
+from vfl_node.job.costs import Operations, Pace, TableShape
 from vfl_node.models import NONE_DECLARED
 from vfl_node.settings.node import Settings
 
@@ -109,7 +119,8 @@ def pace_of(plan: Plan, table: TableShape, settings: Settings | None) -> Pace | 
         table: of the party whose side is shown.
         settings: of its node.
     """
-    cost = cost_outside(plan.job, plan.job.align.spec, plan.records, 0)
+    spec = plan.job.align.spec
+    cost = cost_outside(plan.job, spec, plan.records, 0) or computing(plan, spec, plan.records, 0)
     if cost is None:
         return None
     measure: Callable[..., Pace] = load(cost.pace, what="the measure of train.unaligned")
@@ -149,6 +160,7 @@ def _range(plan: Plan, machine: Machine, terms: Align, pace: Pace | None) -> Ran
     cases = [
         asdict(cost(plan, machine, terms, sizes, common, m))
         | _training(plan, terms.protocol, m, common)
+        | _computed(plan, machine, terms.spec, records, m, pace)
         | _figures_outside(plan, terms.spec, records, m, pace)
         for common in shared
         for m in plan_of(terms.spec).lengths(terms, sizes, common, plan.obfuscation)
@@ -171,6 +183,20 @@ def _training(plan: Plan, protocol: str, m: int, common: int) -> dict[str, float
     if cost.coordinator_bytes:
         found |= {"dealt_bytes": cost.coordinator_bytes, "coordinator_memory_bytes": cost.coordinator_memory}
     return found
+
+
+def _computed(
+    plan: Plan, machine: Machine, spec: AlignmentSpec, records: Records, m: int, pace: Pace | None
+) -> dict[str, float]:
+    """What training over ``m`` shared rows computes; nothing where its trainer does not count it, or nothing is measured."""
+    cost = computing(plan, spec, records, m)
+    if cost is None or pace is None:
+        return {}
+    taken_s = [(work, pace(work)) for work in cost.work]
+    spread = sum(seconds / (machine.cores if isinstance(work, Operations) and work.shared else 1) for work, seconds in taken_s)
+    roles = sorted({work.at for work in cost.work})
+    each = {f"train_{role}_s": sum(seconds for work, seconds in taken_s if work.at == role) for role in roles}
+    return {**each, "train_computing_s": spread}
 
 
 def _figures_outside(plan: Plan, spec: AlignmentSpec, records: Records, m: int, pace: Pace | None) -> dict[str, float]:

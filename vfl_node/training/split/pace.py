@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.job import Job
-from vfl_node.job.costs import Network, Passes, TableShape
+from vfl_node.job.costs import Network, Operations, Passes, TableShape
 from vfl_node.models import NONE_DECLARED, Architecture, InputSchema, architecture_of
 from vfl_node.models.building import build_bottom
 from vfl_node.models.initial_weights import initialise
@@ -38,6 +38,10 @@ HELD_ROWS = 1 << 16
 """Rows of the made-up table, from which each batch is taken."""
 
 
+MESSAGE_S = 1.5e-3
+"""CPU seconds of one end for a message of a batch: framing, gRPC and TLS, and waking whoever waits."""
+
+
 class MeasuredPace:
     """Seconds of work on one core; each kind of it is measured when it is first asked for.
 
@@ -53,8 +57,10 @@ class MeasuredPace:
         self._tables = tables
         self._row_s: dict[tuple[DataRole, Network, int, bool], float] = {}
 
-    def __call__(self, work: Passes) -> float:
-        """The seconds of all its rows."""
+    def __call__(self, work: Passes | Operations) -> float:
+        """The seconds of all its rows, or messages."""
+        if isinstance(work, Operations):
+            return work.count * MESSAGE_S
         batch = max(1, min(work.batch, MOST_BATCH, int(work.rows)))
         kind = (work.at, work.network, batch, work.learns)
         if work.rows and kind not in self._row_s:
