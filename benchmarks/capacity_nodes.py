@@ -189,7 +189,8 @@ def resident_bytes(pid: int) -> int:
 def folder_bytes(folder: Path) -> int:
     """Bytes of all files below it, at this moment."""
     total = 0
-    for path in folder.rglob("*"):
-        with suppress(OSError):  # removed meanwhile
-            total += path.lstat().st_size if path.is_file() else 0
+    for place, _, names in os.walk(folder):
+        for name in names:
+            with suppress(OSError):  # removed meanwhile
+                total += Path(place, name).lstat().st_size
     return total

@@ -43,8 +43,14 @@ from vfl_node.settings.node import Settings
 TRANSPORT_S = 2e-9
 """CPU seconds that gRPC and TLS 1.3 take for a byte at one end (loopback, chunks of 512 KiB, Zen 4)."""
 
-PROCESS_BYTES = 180 << 20
-"""Memory of a node that has nothing to do (docs/guides/estimate-a-job.md)."""
+PROCESS_BYTES = 415 << 20
+"""Memory of a node that has nothing to do (docs/guides/estimate-a-job.md); 165 MiB of it are files of libraries."""
+
+START_S, CELL_S = 0.35, 0.5e-6
+"""CPU seconds of a node for a job, whatever its size, and to read and check a cell of its table."""
+
+USUAL_COLUMNS = 16
+"""Of a table, where nobody says how many it has."""
 
 _LINKAGE_TURNS = 8  # messages that wait for each other
 
@@ -160,6 +166,7 @@ def _range(plan: Plan, machine: Machine, terms: Align, pace: Pace | None) -> Ran
     cases = [
         asdict(cost(plan, machine, terms, sizes, common, m))
         | _training(plan, terms.protocol, m, common)
+        | _node(plan)
         | _computed(plan, machine, terms.spec, records, m, pace)
         | _figures_outside(plan, terms.spec, records, m, pace)
         for common in shared
@@ -183,6 +190,12 @@ def _training(plan: Plan, protocol: str, m: int, common: int) -> dict[str, float
     if cost.coordinator_bytes:
         found |= {"dealt_bytes": cost.coordinator_bytes, "coordinator_memory_bytes": cost.coordinator_memory}
     return found
+
+
+def _node(plan: Plan) -> dict[str, float]:
+    """What this party's node computes beside alignment and training."""
+    columns = dict(zip(plan.job.parties.data, plan.columns, strict=False)).get(plan.party) or USUAL_COLUMNS
+    return {"node_s": START_S + CELL_S * plan.records[plan.party] * columns}
 
 
 def _computed(

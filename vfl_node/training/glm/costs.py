@@ -13,7 +13,7 @@ from vfl_node.training.glm.scales import Scales
 
 if TYPE_CHECKING:
     from vfl_node.job import Evaluate
-    from vfl_node.roles import DataRole
+    from vfl_node.roles import DataRole, Role
     from vfl_node.training.glm.config import GeneralisedLinear
 
 SCORE_BYTES = 8
@@ -76,7 +76,9 @@ def computing(
     )
     own, *theirs = (count or USUAL_COLUMNS for count in columns or (0,) * (1 + passive_parties))
     owner = "own " if train.flow == "two-party" else ""
+    holder: Role = "active" if train.flow == "two-party" else "coordinator"
     work = (
+        Operations(holder, "key", 1),
         Operations("active", f"{owner}encryption", active, shared=True),
         Operations("active", "check", passive * passive_parties),
         Operations("active", "entry", passive * passive_parties * own, shared=True),

@@ -38,6 +38,9 @@ FRAME_BYTES = 74
 AUDIT_BYTES = 84
 """What the audit of one peer's gradients stores of a row: 73 were measured. That of an only peer is in what a record takes."""
 
+MOST_METERED = 1 << 14
+"""Rows from which the active party measures what its gradients tell of labels (:mod:`vfl_node.privacy.labels`), at most."""
+
 PACE = "vfl_node.training.split.pace:MeasuredPace"
 
 HELD_OUT_BYTES = 2
@@ -147,6 +150,8 @@ def computing(train: Train, evaluate: Evaluate, m: int, records: Mapping[DataRol
             Passes("passive", bottom, epochs * rows, train.batch_size),
             Passes("passive", bottom, measured, ROWS_AT_ONCE, learns=False),
             Operations("active", "message", messages * passive_parties),
+            Operations("active", "meter", passive_parties),
+            Operations("active", "metered row", passive_parties * min(rows, MOST_METERED)),
             Operations("passive", "message", messages),
         ),
         PACE,
