@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import subprocess
 import threading
 import time
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,7 +19,12 @@ import yaml
 
 from benchmarks.measure import cpu_s, peak_bytes
 from benchmarks.nodes import Nodes, Place
+from vfl_node.node.setup import init
 from vfl_node.roles import Role
+from vfl_node.settings.reading import load_settings
+from vfl_node.transport.credentials import Credentials, load_credentials
+from vfl_node.trust import pending
+from vfl_node.trust.keys import own_card
 
 ACTIVE, COORDINATOR = "clinic", "notary"
 OTHERS = ("lab", "insurer", "bank", "shop")
@@ -80,14 +86,23 @@ class Federation(Nodes):
             "rows": reports[ACTIVE]["alignment"]["rows"],
         }
 
-    def entries(self) -> dict[str, dict[str, int]]:
-        """Bytes of each part of the active party's state: the index, what each partner's folder has, and the jobs."""
+    def kept(self) -> dict[str, int]:
+        """What the active party has for good: bytes of the index in use, of ledgers and their entries, and of other files."""
         state = self._folders[ACTIVE] / "state"
-        parts = {"index": [*state.glob("jobs.sqlite*")], "ledger": [*state.glob("partners/*/ledger*")]}
-        parts["partners"] = [path for path in state.glob("partners/**/*") if path not in parts["ledger"]]
+        with closing(sqlite3.connect(f"file:{state / 'jobs.sqlite'}?mode=ro", uri=True)) as index:
+            size, pages, free = (
+                index.execute(f"PRAGMA {what}").fetchone()[0] for what in ("page_size", "page_count", "freelist_count")
+            )
+        ledgers = [path.read_bytes() for path in state.glob("partners/*/ledger.log")]
+        partners = folder_bytes(state / "partners")
+        reports = sum(path.stat().st_size for path in state.glob("jobs/*/artefacts/report.*"))
         return {
-            part: {str(path.relative_to(state)): path.stat().st_size for path in paths if path.is_file()}
-            for part, paths in parts.items()
+            "index": size * (pages - free),
+            "ledger": sum(map(len, ledgers)),
+            "entries": sum(text.count(b"\n") for text in ledgers),
+            "partners": partners - sum(map(len, ledgers)),
+            "reports": reports,
+            "other files of jobs": folder_bytes(state / "jobs") - reports,
         }
 
     def write_tables(self, rows: int) -> None:
@@ -140,6 +155,35 @@ class Federation(Nodes):
 
     def _stored(self) -> dict[str, int]:
         return {name: folder_bytes(folder / "state") for name, folder in self._folders.items()}
+
+
+class Paired(Federation):
+    """An active and a passive party, each its own authority, whose owners have compared words: their ledgers are signed."""
+
+    def __init__(self) -> None:
+        super().__init__(1, coordinated=False)
+
+    def _make_keys(self) -> None:
+        for name, folder in self._folders.items():
+            init(name, self._roles[name], folder)
+
+    def _meet(self) -> None:
+        self.write_tables(100)
+        (lab,), words = self.passive, ("acorn", "zebra")
+        cards = {name: own_card(_credentials(self._config(name))) for name in self.data}
+        clinic_settings, lab_settings = (load_settings(self._config(name)) for name in (ACTIVE, lab))
+        pending.accept(clinic_settings, pending.keep(clinic_settings, cards[lab], None, "passive", words))
+        self._start(ACTIVE, listen="127.0.0.1:0", data={"path": "table.parquet", "label": "label"}, **NO_TREE)
+        address = self._running(ACTIVE)["listen"]
+        pending.accept(lab_settings, pending.keep(lab_settings, cards[ACTIVE], address, "active", words))
+        self._start(lab, data={"path": "table.parquet"})
+        self._running(lab)
+
+
+def _credentials(config: Path) -> Credentials:
+    settings = load_settings(config)
+    assert settings.tls
+    return load_credentials(settings.tls, name=settings.name, federation=settings.federation, peers=settings.authorities)
 
 
 class _Peaks(threading.Thread):

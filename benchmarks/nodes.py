@@ -139,9 +139,7 @@ class Nodes:
 
     def __enter__(self) -> Self:
         try:
-            for name, folder in self._folders.items():
-                init(name, self._roles[name], folder, mode="shared")
-            certify(list(self._folders.values()), Path(self._scratch.name, "authority"))
+            self._make_keys()
             self._meet()
         except BaseException:
             self.__exit__()
@@ -158,6 +156,12 @@ class Nodes:
                 process.kill()
                 process.wait()
         self._scratch.cleanup()
+
+    def _make_keys(self) -> None:
+        """A folder for each, with certificates of one authority."""
+        for name, folder in self._folders.items():
+            init(name, self._roles[name], folder, mode="shared")
+        certify(list(self._folders.values()), Path(self._scratch.name, "authority"))
 
     def _meet(self) -> None:
         """Start all nodes."""
