@@ -26,7 +26,7 @@ from vfl_node.crypto.groups import group
 from vfl_node.crypto.kernels import kernel
 from vfl_node.estimate.machine import Machine, measure
 from vfl_node.estimate.plan import plan
-from vfl_node.estimate.totals import PROCESS_BYTES, START_S, Range, estimate, pace_of
+from vfl_node.estimate.totals import START_S, Range, estimate, pace_of
 from vfl_node.job import Job
 from vfl_node.job.costs import Pace, TableShape
 
@@ -69,7 +69,7 @@ class Kind:
     @property
     def coordinated(self) -> bool:
         """Whether a coordinator takes part."""
-        return self.trainer == "hidden"
+        return self.trainer == "hidden" or (self.trainer == "logistic" and self.passive > 1)
 
     def job(self) -> dict[str, Any]:
         """The job."""
@@ -77,7 +77,8 @@ class Kind:
         align = {"protocol": self.protocol} | ({"obfuscation": {"fraction": 0.7}} if self.protocol == "apsi" else {})
         spec: dict[str, Any] = {"name": "capacity", "parties": parties, "align": align}
         if self.trainer:
-            spec |= {"train": TRAINERS[self.trainer], "evaluate": {"test_fraction": 0.3, "metrics": ["auc"]}}
+            flow = {"flow": "coordinator-open-scores"} if self.trainer == "logistic" and self.coordinated else {}
+            spec |= {"train": TRAINERS[self.trainer] | flow, "evaluate": {"test_fraction": 0.3, "metrics": ["auc"]}}
         if self.coordinated:
             parties |= {"coordinator": COORDINATOR}
         return spec
@@ -91,14 +92,12 @@ KINDS = (
     Kind("psu", "", 3, (10_000,)),
     Kind("psi", "split", 1, (10_000, 100_000)),
     Kind("psu", "split", 1, (10_000,)),
-    Kind("apsi", "split", 1),
     Kind("psi", "split", 2, (10_000,)),
     Kind("psi", "logistic", 1, (10_000,)),
     Kind("apsi", "logistic", 1),
     Kind("psi", "logistic", 2, (10_000,)),
     Kind("psi", "hidden", 1, (10_000, 100_000)),
     Kind("psu", "hidden", 1, (10_000,)),
-    Kind("psi", "hidden", 2),
     Kind("psu", "hidden", 2),
 )
 
@@ -147,17 +146,14 @@ def measured_machine(cores: int) -> Machine:
         return measure(group("curve25519"), cores, Path(folder))
 
 
-def of_party(
-    kind: Kind, rows: int, party: str, this: Machine, pace: Pace | None, rate: float = 50, rtt: float = 40
-) -> tuple[Range, int]:
-    """The estimate for this party, and the memory that its node sets aside."""
+def of_party(kind: Kind, rows: int, party: str, this: Machine, pace: Pace | None, rate: float = 50, rtt: float = 40) -> Range:
+    """The estimate for this party."""
     job = Job.model_validate(kind.job())
     known = dict.fromkeys(job.parties.data, rows)
     columns, table = dict.fromkeys(job.parties.data, COLUMNS), TableShape(rows, COLUMNS)
     shared = rows - rows // 2
     planned = plan(job, None, known, table=table, columns=columns, shared=shared, rate_mbit_s=rate, rtt_ms=rtt)
-    assert planned.need
-    return estimate(replace(planned, party=party), this, pace)[kind.protocol], planned.need.bytes
+    return estimate(replace(planned, party=party), this, pace)[kind.protocol]
 
 
 def pace_of_kind(kind: Kind) -> Pace | None:
@@ -171,16 +167,15 @@ def figures(kind: Kind, rows: int, this: Machine, pace: Pace | None) -> dict[str
     """What the whole job takes, on any number of cores: the most that the estimate says."""
     parties = (ACTIVE, *OTHERS[: kind.passive])
     ranges = {party: of_party(kind, rows, party, this, pace) for party in parties}
-    active, need = ranges[ACTIVE]
-    most = {name: value for name, (_, value) in active.items()}
-    cpu_s = sum(costs["cpu_s"][1] + costs["node_s"][1] for costs, _ in ranges.values())
+    most = {name: value for name, (_, value) in ranges[ACTIVE].items()}
+    cpu_s = sum(costs["cpu_s"][1] + costs["node_s"][1] for costs in ranges.values())
     cpu_s += most.get("train_active_s", 0) + kind.passive * most.get("train_passive_s", 0)
     cpu_s += most.get("train_coordinator_s", 0) + START_S * kind.coordinated
     return {
         "cpu_s": cpu_s,
-        "peak_bytes": PROCESS_BYTES + max(need, most["memory_bytes"] - PROCESS_BYTES),
+        "peak_bytes": most["peak_bytes"],
         "disk_bytes": most["active_disk_bytes"],
-        "sent_bytes": sum(costs["sent_bytes"][1] for costs, _ in ranges.values())
+        "sent_bytes": sum(costs["sent_bytes"][1] for costs in ranges.values())
         + most.get("train_bytes", 0)
         + most.get("dealt_bytes", 0),
     }
@@ -188,7 +183,7 @@ def figures(kind: Kind, rows: int, this: Machine, pace: Pace | None) -> dict[str
 
 def wall_s(kind: Kind, rows: int, this: Machine, pace: Pace | None, rate: float, rtt: float) -> float:
     """From the order to the report, each party on a machine like this one: alignment, then training, computing and wire."""
-    costs, _ = of_party(kind, rows, ACTIVE, this, pace, rate, rtt)
+    costs = of_party(kind, rows, ACTIVE, this, pace, rate, rtt)
     return sum(costs[name][1] for name in ("node_s", "wall_s", "train_computing_s", "train_wire_s") if name in costs)
 
 
@@ -203,9 +198,11 @@ def measured_jobs() -> dict[str, Any]:
             if paired:
                 growth = grown(nodes)
             here = [kind for kind in KINDS if (kind.passive, kind.coordinated) == (passive, coordinated)]
-            for kind, rows in sorted(((kind, rows) for kind in here for rows in kind.measured), key=lambda each: each[1]):
-                jobs.append(measured_job(nodes, kind, rows))
-                print(json.dumps(jobs[-1]), flush=True)
+            for rows in SIZES:
+                for kind in here:
+                    if rows in kind.measured:
+                        jobs.append(measured_job(nodes, kind, rows))
+                        print(json.dumps(jobs[-1]), flush=True)
     return {"measured": jobs, "growth": growth}
 
 

@@ -208,7 +208,7 @@ def computing(plan: Plan, spec: AlignmentSpec, records: Records, rows: int) -> C
         return None
     beside = replace(job.beside, columns=plan.columns)
     counts = {data_role(job.parties, name): count for name, count in records.items()}
-    return job.train.make_plan(len(job.parties.passive), beside).computing(job.evaluate, rows, counts)
+    return job.train.make_plan(len(job.parties.passive), beside).computing(job.evaluate, rows, spec.name, counts)
 
 
 def cost_outside(job: Job, spec: AlignmentSpec, records: Records, rows: int) -> OutsideCost | None:

@@ -46,7 +46,10 @@ TRANSPORT_S = 2e-9
 PROCESS_BYTES = 415 << 20
 """Memory of a node that has nothing to do (docs/guides/estimate-a-job.md); 165 MiB of it are files of libraries."""
 
-START_S, CELL_S = 0.35, 0.5e-6
+TRAINING_BYTES = 105 << 20
+"""What the libraries of a training take in addition, once a node has trained (100 rows were)."""
+
+START_S, CELL_S = 0.25, 0.1e-6
 """CPU seconds of a node for a job, whatever its size, and to read and check a cell of its table."""
 
 USUAL_COLUMNS = 16
@@ -164,7 +167,8 @@ def _range(plan: Plan, machine: Machine, terms: Align, pace: Pace | None) -> Ran
     sizes = announced_sizes(plan.job.parties, terms, records)
     cost = _linkage if terms.spec.by_similarity else _cost
     cases = [
-        asdict(cost(plan, machine, terms, sizes, common, m))
+        asdict(alignment := cost(plan, machine, terms, sizes, common, m))
+        | _peak(plan, alignment.memory_bytes)
         | _training(plan, terms.protocol, m, common)
         | _node(plan)
         | _computed(plan, machine, terms.spec, records, m, pace)
@@ -190,6 +194,14 @@ def _training(plan: Plan, protocol: str, m: int, common: int) -> dict[str, float
     if cost.coordinator_bytes:
         found |= {"dealt_bytes": cost.coordinator_bytes, "coordinator_memory_bytes": cost.coordinator_memory}
     return found
+
+
+def _peak(plan: Plan, aligning: float) -> dict[str, float]:
+    """Memory of this party's node at its peak, if the alignment takes so much of it."""
+    if plan.need is None:
+        return {}
+    libraries = TRAINING_BYTES if plan.job.train else 0
+    return {"peak_bytes": PROCESS_BYTES + libraries + max(plan.need.bytes, aligning - PROCESS_BYTES)}
 
 
 def _node(plan: Plan) -> dict[str, float]:

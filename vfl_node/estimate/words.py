@@ -43,6 +43,7 @@ def table(plan: Plan, costs: dict[str, Range]) -> list[tuple[str, ...]]:
         "sent_bytes": ("  sent", _size),
         "received_bytes": ("  received", _size),
         "memory_bytes": ("  memory", _size),
+        "peak_bytes": ("  of the whole node at most", _size),
         "active_disk_bytes": ("disk, active party", _size),
         "passive_disk_bytes": (f"disk, {'each ' * plan.several}passive party{' at most' * plan.several}", _size),
         "rows": ("shared rows", _count),

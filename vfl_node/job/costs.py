@@ -217,12 +217,13 @@ class TrainingPlan(Generic[C]):
         """
         return None
 
-    def computing(self, evaluate: Evaluate, rows: int, records: Mapping[DataRole, int]) -> Computing | None:
+    def computing(self, evaluate: Evaluate, rows: int, protocol: str, records: Mapping[DataRole, int]) -> Computing | None:
         """What parties compute over ``rows`` shared rows; None where the trainer does not count it.
 
         Args:
             evaluate: the job's section.
             rows: length of the shared order.
+            protocol: name of the alignment.
             records: announced by the active party, and by the only passive one.
         """
         return None

@@ -114,7 +114,7 @@ class GlmPlan(TrainingPlan["GeneralisedLinear"]):
             return None
         return cost(self.train, evaluate, rows, self.passive_parties)
 
-    def computing(self, evaluate: Evaluate, rows: int, records: Mapping[DataRole, int]) -> Computing:
+    def computing(self, evaluate: Evaluate, rows: int, protocol: str, records: Mapping[DataRole, int]) -> Computing:
         """Encryptions, checks and products under encryption."""
         return computing(self.train, evaluate, rows, self.passive_parties, self.beside.columns)
 

@@ -30,9 +30,9 @@ class HiddenTrainingPlan(TrainingPlan[Hidden]):
 
         return costs.cost(self.train, evaluate, rows, protocol, self.passive_parties, self.beside)
 
-    def computing(self, evaluate: Evaluate, rows: int, records: Mapping[DataRole, int]) -> Computing:
+    def computing(self, evaluate: Evaluate, rows: int, protocol: str, records: Mapping[DataRole, int]) -> Computing:
         """What each party works on, which grows with the bytes it gets and sends."""
-        cost, others = self.cost(evaluate, rows, "psi"), self.passive_parties
+        cost, others = self.cost(evaluate, rows, protocol), self.passive_parties
         if cost is None:
             return Computing((), PACE)
         dealt = cost.coordinator_bytes / (1 + others)

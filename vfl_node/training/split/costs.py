@@ -131,16 +131,20 @@ def unaligned_cost(train: Train, evaluate: Evaluate, m: int, records: Mapping[Da
     return OutsideCost(sizes.outside, train.unaligned.epochs_text(train.epochs), work, PACE)
 
 
-def computing(train: Train, evaluate: Evaluate, m: int, records: Mapping[DataRole, int], passive_parties: int) -> Computing:
+def computing(
+    train: Train, evaluate: Evaluate, m: int, protocol: str, records: Mapping[DataRole, int], passive_parties: int
+) -> Computing:
     """What the networks compute over ``m`` shared rows; arguments as :meth:`~vfl_node.job.costs.TrainingPlan.computing`.
 
-    The active party trains a network of its own columns, too, over all of its records.
+    The active party trains a network of its own columns, too, over all of its records. Where rows are made up, each party
+    attacks what it gets to find them, and a passive one estimates the joint attack.
     """
     rows, held_out, validation = _parts(evaluate, m)
     epochs, own = evaluate.repeats * train.epochs, train.active_bottom[-1]
     joint = Network(True, (own + passive_parties * cut_width(train), *train.top, train.outputs))
     alone, bottom = Network(True, (own, *train.top, train.outputs)), Network(True)
     measured = evaluate.repeats * (held_out or rows) + epochs * validation
+    attacked = "passive" in ALIGNMENTS[protocol].synthetic_rows_at
     messages = 2 * epochs * -(-rows // train.batch_size)
     return Computing(
         (
@@ -152,6 +156,8 @@ def computing(train: Train, evaluate: Evaluate, m: int, records: Mapping[DataRol
             Operations("active", "message", messages * passive_parties),
             Operations("active", "meter", passive_parties),
             Operations("active", "metered row", passive_parties * min(rows, MOST_METERED)),
+            Operations("active", "attacked epoch", attacked * passive_parties * epochs),
+            Operations("passive", "joint attack", attacked),
             Operations("passive", "message", messages),
         ),
         PACE,
@@ -237,8 +243,8 @@ class SplitPlan(TrainingPlan["Train"]):
         return cost(self.train, evaluate, rows, protocol, self.passive_parties)
 
     @override
-    def computing(self, evaluate: Evaluate, rows: int, records: Mapping[DataRole, int]) -> Computing:
-        return computing(self.train, evaluate, rows, records, self.passive_parties)
+    def computing(self, evaluate: Evaluate, rows: int, protocol: str, records: Mapping[DataRole, int]) -> Computing:
+        return computing(self.train, evaluate, rows, protocol, records, self.passive_parties)
 
     @override
     def cost_outside(self, evaluate: Evaluate, rows: int, records: Mapping[DataRole, int]) -> OutsideCost | None:
