@@ -51,34 +51,35 @@ def _head(data: Mapping[str, Any]) -> Iterator[str]:
     (slow, slow_ms), (fast, fast_ms) = data["links"].values()
     yield "# Capacity\n"
     yield from _text(
-        """What a job takes of a node and of the line, by its size and kind; what machine it needs; and how fast a node's state
-        grows. For whoever buys or rents the machine."""
+        """What a job takes of a node and of the line, by its size and kind; what machine it needs; and how fast a node's
+        state grows. For whoever buys or rents the machine."""
     )
     yield "    make capacity        # measures, and writes this page and its data; about 5 minutes on 2 idle cores\n"
     yield from _text(
-        """The figures are estimates, those of [`vfl-node estimate`](../guides/estimate-a-job.md) for the machine named below.
-        Some of the jobs were [measured](#measured-jobs), too. For your own machine run `vfl-node estimate` there."""
+        """The figures are estimates, those of [`vfl-node estimate`](../guides/estimate-a-job.md) for the machine named
+        below. Some of the jobs were [measured](#measured-jobs), too. For your own machine run `vfl-node estimate` there."""
     )
     yield from _list(
         f"""**Machine:** {machine["cpu"]}, kernel `{machine["kernel"]}` ([kernels](kernels.md)). Where a machine lacks
         AVX-512 IFMA, an alignment and an encryption take about three to five times the CPU time.""",
-        f"""**Tables:** each party has so many rows of {data["columns"]} columns of numbers. All parties share half of the rows.
-        The other rows are of one party alone.""",
-        f"""**Split training:** bottoms of {"–".join(map(str, split["bottom"]))}, a top of {split["top"][0]}, {split["epochs"]}
-        epochs, batches of {split["batch_size"]:,}.""",
-        f"""**Logistic regression:** flow two-party, and `coordinator-open-scores` with two passive parties; keys of 3,072 bits, {logistic["iterations"]} iterations over all rows. Time
-        and bytes grow with the iterations.""",
+        f"""**Tables:** each party has so many rows of {data["columns"]} columns of numbers. All parties share half of the
+        rows. The other rows are of one party alone.""",
+        f"""**Split training:** bottoms of {"–".join(map(str, split["bottom"]))}, a top of {split["top"][0]},
+        {split["epochs"]} epochs, batches of {split["batch_size"]:,}.""",
+        f"""**Logistic regression:** flow two-party, and `coordinator-open-scores` with two passive parties; keys of 3,072
+        bits, {logistic["iterations"]} iterations over all rows. Time and bytes grow with the iterations.""",
         """**Training in shares:** without further keys. It has a coordinator besides the parties that are counted.""",
         """Every training holds out 0.3 of the rows. `apsi` hides the shared rows in 0.7 of the passive party's.""",
-        """**CPU:** of all nodes of the job together. The boosted tree is left out that the active party's node trains where
-        scikit-learn is installed (`compare.boosted_tree`). So are imports: the first training after a node's start takes 2 to 3
-        seconds more.""",
-        """**RSS:** the most resident memory of the active party's node. **State:** the most bytes of lists on its disk while it
-        aligns. **Wire:** all that all nodes send.""",
+        """**CPU:** of all nodes of the job together. The boosted tree is left out that the active party's node trains
+        where scikit-learn is installed (`compare.boosted_tree`). So are imports: the first training after a node's start
+        takes 2 to 3 seconds more.""",
+        """**RSS:** the most resident memory of the active party's node. **State:** the most bytes of lists on its disk
+        while it aligns. **Wire:** all that all nodes send.""",
         f"""**Wall:** from the order to the report, where each party has 2/16/32 cores. *Slow* is {slow:g} Mbit/s with
-        {slow_ms:g} ms there and back, *fast* is {fast:g} Mbit/s with {fast_ms:g} ms. More cores help groups and encryption
-        alone. Networks and shares are counted with one core.""",
-        """Alignment by similarity is not here, since it compares all pairs ([how much that is](../guides/link-records.md)).""",
+        {slow_ms:g} ms there and back, *fast* is {fast:g} Mbit/s with {fast_ms:g} ms. More cores help groups and
+        encryption alone. Networks and shares are counted with one core.""",
+        """Alignment by similarity is not here, since it compares all pairs ([how much that
+        is](../guides/link-records.md)).""",
     )
 
 
@@ -104,9 +105,9 @@ def _measured(data: Mapping[str, Any]) -> Iterator[str]:
     worst, verdict = max(off, key=abs), "met" if share_within(data, "cpu_s") >= GATE else "missed"
     yield "## Measured jobs\n"
     yield from _text(
-        f"""{len(off)} of the jobs ran between real nodes on this machine: processes joined by mutual TLS over loopback, one thread
-        each. CPU time counts, of all nodes and their child processes. The unit costs were measured right before and after each
-        job. Each cell has the estimate → what was measured, and by how much the estimate is off."""
+        f"""{len(off)} of the jobs ran between real nodes on this machine: processes joined by mutual TLS over loopback,
+        one thread each. CPU time counts, of all nodes and their child processes. The unit costs were measured right
+        before and after each job. Each cell has the estimate → what was measured, and by how much the estimate is off."""
     )
     yield "| protocol | trainer | parties | rows | CPU | RSS | state | wire |"
     yield "|---|---|---|---|---|---|---|---|"
@@ -116,10 +117,11 @@ def _measured(data: Mapping[str, Any]) -> Iterator[str]:
     yield ""
     well = {name: sum(abs(error) <= WITHIN for error in errors(data, name)) for name in FIGURES}
     yield from _text(
-        f"""**Gate:** {100 * GATE:.0f} % of the measured jobs are within ±{100 * WITHIN:.0f} % in CPU time. It is {verdict}:
-        {well["cpu_s"]} of {len(off)} are, and the largest error is {_percent(worst)}. Of RSS {well["peak_bytes"]} are within this
-        range, of state {well["disk_bytes"]}, of wire {well["sent_bytes"]}. Other work on a machine changes the CPU time of one and
-        the same job by a third. Wall time was not compared. It is a figure of the estimate alone."""
+        f"""**Gate:** {100 * GATE:.0f} % of the measured jobs are within ±{100 * WITHIN:.0f} % in CPU time. It is
+        {verdict}: {well["cpu_s"]} of {len(off)} are, and the largest error is {_percent(worst)}. Of RSS
+        {well["peak_bytes"]} are within this range, of state {well["disk_bytes"]}, of wire {well["sent_bytes"]}. Other
+        work on a machine changes the CPU time of one and the same job by a third. Wall time was not compared. It is a
+        figure of the estimate alone."""
     )
 
 
@@ -133,7 +135,8 @@ def _hosts(data: Mapping[str, Any]) -> Iterator[str]:
     yield "## What fits where\n"
     yield from _text(
         f"""The largest size of the tables above that fits, with its wall time. A job fits if its RSS is at most
-        {100 * SPARE:.0f} % of the memory, and if it ends within {NIGHT_S / 3600:.0f} hours. All parties have such a machine."""
+        {100 * SPARE:.0f} % of the memory, and if it ends within {NIGHT_S / 3600:.0f} hours. All parties have such a
+        machine."""
     )
     titles = [f"{who}: {cores} cores, {gib} GiB, {link} line" for who, cores, gib, link in HOSTS]
     yield f"| protocol | trainer | parties | {' | '.join(titles)} |"
@@ -166,8 +169,8 @@ def _growth(data: Mapping[str, Any]) -> Iterator[str]:
     entries = kinds.pop("entries")
     yield "## Growth in a year\n"
     yield from _text(
-        f"""Measured at the active party's node from {jobs} jobs: `psi` and split training, over {growth["rows"]:,} rows at each of
-        two paired parties. The year is this, multiplied to {DAYS} jobs: one a day."""
+        f"""Measured at the active party's node from {jobs} jobs: `psi` and split training, over {growth["rows"]:,} rows
+        at each of two paired parties. The year is this, multiplied to {DAYS} jobs: one a day."""
     )
     yield "| what | a job | a year |"
     yield "|---|---|---|"
@@ -177,9 +180,9 @@ def _growth(data: Mapping[str, Any]) -> Iterator[str]:
     yield f"| all | {_size(total / jobs)} | {_size(DAYS * total / jobs)} |"
     yield ""
     yield from _text(
-        f"""A job has {entries / jobs:.1f} entries of the ledger, of {kinds["ledger"] / entries:,.0f} bytes each. A ledger is never
-        pruned. Files of jobs go with [`vfl-node prune`](../guides/submit-and-watch-jobs.md#pruning), or by `retention` in the
-        settings. With more partners there are more ledgers: one for each."""
+        f"""A job has {entries / jobs:.1f} entries of the ledger, of {kinds["ledger"] / entries:,.0f} bytes each. A ledger
+        is never pruned. Files of jobs go with [`vfl-node prune`](../guides/submit-and-watch-jobs.md#pruning), or by
+        `retention` in the settings. With more partners there are more ledgers: one for each."""
     )
 
 
