@@ -146,7 +146,9 @@ def measured_machine(cores: int) -> Machine:
         return measure(group("curve25519"), cores, Path(folder))
 
 
-def of_party(kind: Kind, rows: int, party: str, this: Machine, pace: Pace | None, rate: float = 50, rtt: float = 40) -> Range:
+def estimate_party(
+    kind: Kind, rows: int, party: str, this: Machine, pace: Pace | None, rate: float = 50, rtt: float = 40
+) -> Range:
     """The estimate for this party."""
     job = Job.model_validate(kind.job())
     known = dict.fromkeys(job.parties.data, rows)
@@ -166,7 +168,7 @@ def pace_of_kind(kind: Kind) -> Pace | None:
 def figures(kind: Kind, rows: int, this: Machine, pace: Pace | None) -> dict[str, float]:
     """What the whole job takes, on any number of cores: the most that the estimate says."""
     parties = (ACTIVE, *OTHERS[: kind.passive])
-    ranges = {party: of_party(kind, rows, party, this, pace) for party in parties}
+    ranges = {party: estimate_party(kind, rows, party, this, pace) for party in parties}
     most = {name: value for name, (_, value) in ranges[ACTIVE].items()}
     cpu_s = sum(costs["cpu_s"][1] + costs["node_s"][1] for costs in ranges.values())
     cpu_s += most.get("train_active_s", 0) + kind.passive * most.get("train_passive_s", 0)
@@ -183,7 +185,7 @@ def figures(kind: Kind, rows: int, this: Machine, pace: Pace | None) -> dict[str
 
 def wall_s(kind: Kind, rows: int, this: Machine, pace: Pace | None, rate: float, rtt: float) -> float:
     """From the order to the report, each party on a machine like this one: alignment, then training, computing and wire."""
-    costs = of_party(kind, rows, ACTIVE, this, pace, rate, rtt)
+    costs = estimate_party(kind, rows, ACTIVE, this, pace, rate, rtt)
     return sum(costs[name][1] for name in ("node_s", "wall_s", "train_computing_s", "train_wire_s") if name in costs)
 
 

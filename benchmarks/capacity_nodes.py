@@ -31,10 +31,10 @@ OTHERS = ("lab", "insurer", "bank", "shop")
 """Names of passive parties."""
 
 COLUMNS = 16
-"""Of each party, all of them numbers."""
+"""Columns of each party, all of them numbers."""
 
 NO_TREE: dict[str, Any] = {"compare": {"boosted_tree": False}}
-"""Of the active party's node: scikit-learn would train a model of its own there, which is no part of the job."""
+"""Settings of the active party's node: scikit-learn would train a model of its own there, which is no part of the job."""
 
 _HERE, _LOOK_S = Place((), "127.0.0.1"), 0.1
 

@@ -35,7 +35,7 @@ def page(data: Mapping[str, Any]) -> str:
 
 
 def errors(data: Mapping[str, Any], figure: str) -> list[float]:
-    """Of each measured job: estimate divided by what was measured, less 1."""
+    """Estimate of each measured job, divided by what was measured, less 1."""
     return [job["estimated"][figure] / job["measured"][figure] - 1 for job in data["measured"]]
 
 

@@ -53,7 +53,7 @@ START_S, CELL_S = 0.25, 0.1e-6
 """CPU seconds of a node for a job, whatever its size, and to read and check a cell of its table."""
 
 USUAL_COLUMNS = 16
-"""Of a table, where nobody says how many it has."""
+"""Columns of a table, where nobody says how many it has."""
 
 _LINKAGE_TURNS = 8  # messages that wait for each other
 

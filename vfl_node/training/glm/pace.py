@@ -21,10 +21,10 @@ from vfl_node.roles import DataRole
 from vfl_node.training.glm.config import GeneralisedLinear
 
 ROWS, COLUMNS = 1024, 16
-"""Of what is measured. An encryption costs less where there are many, since they share tables."""
+"""How much is measured. An encryption costs less where there are many, since they share tables."""
 
 DEVIATION = 1 << 17
-"""Of the entries, which have 20 bits at most."""
+"""Standard deviation of the entries, which have 20 bits at most."""
 
 
 class MeasuredPace:
