@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -51,7 +51,9 @@ class Federation(Nodes):
         self.passive = OTHERS[:passive]
         self.coordinator = COORDINATOR if coordinated else None
         roles: dict[str, Role] = {COORDINATOR: "coordinator"} if coordinated else {}
-        roles |= {ACTIVE: "active"} | {name: cast(Role, "passive") for name in self.passive}
+        roles[ACTIVE] = "active"
+        for name in self.passive:
+            roles[name] = "passive"
         super().__init__(dict.fromkeys(roles, _HERE), roles)
         self.data = (ACTIVE, *self.passive)
 
@@ -216,7 +218,7 @@ class _Peaks(threading.Thread):
 
 def children(pid: int) -> list[int]:
     """Processes that this one has started and not waited for."""
-    found = []
+    found: list[int] = []
     for path in Path(f"/proc/{pid}/task").glob("*/children"):
         with suppress(OSError):  # a thread that has ended
             found += map(int, path.read_text().split())
