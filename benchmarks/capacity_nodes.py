@@ -56,6 +56,7 @@ class Federation(Nodes):
             roles[name] = "passive"
         super().__init__(dict.fromkeys(roles, _HERE), roles)
         self.data = (ACTIVE, *self.passive)
+        self._written = 0
 
     def run(self, job: Mapping[str, Any]) -> dict[str, Any]:
         """One job, over the tables that lie there, and what it takes; raises SystemExit if it fails."""
@@ -108,14 +109,15 @@ class Federation(Nodes):
         }
 
     def write_tables(self, rows: int) -> None:
-        """So many records a party: half of them are those of all parties, the others are of each alone."""
+        """So many records a party, all of them new: half are those of all parties, the others are of each alone."""
         rng, shared = np.random.default_rng(0), rows - rows // 2
+        self._written += 1  # an earlier job may forbid another protocol over the same records
         score = np.zeros(shared)
         for place, name in enumerate(reversed(self.data)):
             values = rng.normal(size=(rows, COLUMNS)).astype(np.float32)
             score += values[:shared] @ rng.normal(size=COLUMNS) / COLUMNS
             apart = np.arange(rows - shared) + (place + 1) * 10**9
-            ids = pa.array([f"{number:012d}" for number in (*range(shared), *apart)])
+            ids = pa.array([f"{self._written:03d}{number:012d}" for number in (*range(shared), *apart)])
             table: dict[str, Any] = {"id": ids, **{f"{name}{column}": values[:, column] for column in range(COLUMNS)}}
             if name == ACTIVE:
                 odds = np.concatenate([score, np.zeros(rows - shared)])
