@@ -158,7 +158,7 @@ bench-split: $(VENV)/dev.stamp ## measure a step of split training between two n
 
 capacity: export OMP_NUM_THREADS := 1
 
-capacity: $(VENV)/dev.stamp ## measure jobs of many kinds beside vfl-node estimate, and write docs/reference/capacity.md, about 5 minutes
+capacity: $(VENV)/dev.stamp ## measure jobs of many kinds beside vfl-node estimate, and write docs/reference/capacity.md, about 5 minutes if nothing else runs
 	$(BIN)/python -m benchmarks.capacity
 
 clean: ## remove the environment, the demo's output and caches

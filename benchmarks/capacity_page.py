@@ -6,6 +6,8 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from vfl_node.privacy.labels.evidence import MOST_JOBS
+
 Cell = Mapping[str, Any]
 
 WITHIN, GATE = 0.35, 0.9
@@ -54,10 +56,11 @@ def _head(data: Mapping[str, Any]) -> Iterator[str]:
         """What a job takes of a node and of the line, by its size and kind; what machine it needs; and how fast a node's
         state grows. For whoever buys or rents the machine."""
     )
-    yield "    make capacity        # measures, and writes this page and its data; about 5 minutes on 2 idle cores\n"
+    yield "    make capacity        # measures, and writes this page and its data\n"
     yield from _text(
-        """The figures are estimates, those of [`vfl-node estimate`](../guides/estimate-a-job.md) for the machine named
-        below. Some of the jobs were [measured](#measured-jobs), too. For your own machine run `vfl-node estimate` there."""
+        f"""The figures are estimates, those of [`vfl-node estimate`](../guides/estimate-a-job.md) for the machine named
+        below. Some of the jobs were [measured](#measured-jobs), too. For your own machine run `vfl-node estimate` there. All of
+        it took {data["seconds"] / 60:.0f} minutes, on a machine that did much other work besides."""
     )
     yield from _list(
         f"""**Machine:** {machine["cpu"]}, kernel `{machine["kernel"]}` ([kernels](kernels.md)). Where a machine lacks
@@ -174,15 +177,17 @@ def _growth(data: Mapping[str, Any]) -> Iterator[str]:
     )
     yield "| what | a job | a year |"
     yield "|---|---|---|"
+    years = {name: count / jobs * (min(DAYS, MOST_JOBS) if name == "partners" else DAYS) for name, count in kinds.items()}
     for name, count in kinds.items():
-        yield f"| {_NAMES.get(name, name)} | {_size(count / jobs)} | {_size(DAYS * count / jobs)} |"
-    total = sum(kinds.values())
-    yield f"| all | {_size(total / jobs)} | {_size(DAYS * total / jobs)} |"
+        yield f"| {_NAMES.get(name, name)} | {_size(count / jobs)} | {_size(years[name])} |"
+    yield f"| all | {_size(sum(kinds.values()) / jobs)} | {_size(sum(years.values()))} |"
     yield ""
     yield from _text(
-        f"""A job has {entries / jobs:.1f} entries of the ledger, of {kinds["ledger"] / entries:,.0f} bytes each. A ledger
-        is never pruned. Files of jobs go with [`vfl-node prune`](../guides/submit-and-watch-jobs.md#pruning), or by
-        `retention` in the settings. With more partners there are more ledgers: one for each."""
+        f"""A job has {entries / jobs:.1f} entries of the ledger, of {kinds["ledger"] / entries:,.0f} bytes each. A ledger is
+        never pruned. Files of jobs go with [`vfl-node prune`](../guides/submit-and-watch-jobs.md#pruning), or by `retention` in
+        the settings. Most of a partner's other files is what attacks found out about labels. It is kept apart for {MOST_JOBS}
+        jobs over the same labels, and is one sum of all jobs before. So it is counted {MOST_JOBS} times in a year. With more
+        partners there are more ledgers: one for each."""
     )
 
 
