@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import capacity_page
-from benchmarks.capacity_nodes import ACTIVE, COLUMNS, COORDINATOR, OTHERS, Federation, Paired
+from benchmarks.capacity_nodes import ACTIVE, COLUMNS, COORDINATOR, OTHERS, MeasuredNodes, PairedNodes
 from benchmarks.measure import machine as described
 from vfl_node.crypto.groups import group
 from vfl_node.crypto.kernels import kernel
@@ -51,7 +51,7 @@ TRAINERS: dict[str, dict[str, Any]] = {
 
 
 @dataclass(frozen=True)
-class Kind:
+class JobKind:
     """A kind of job.
 
     Attributes:
@@ -85,20 +85,20 @@ class Kind:
 
 
 KINDS = (
-    Kind("psi", "", 1, (100_000,)),
-    Kind("psu", "", 1, (100_000,)),
-    Kind("apsi", "", 1, (100_000,)),
-    Kind("psi-pairs", "", 2, (100_000,)),
-    Kind("psu", "", 3, (10_000,)),
-    Kind("psi", "split", 1, (10_000, 100_000)),
-    Kind("psu", "split", 1, (10_000,)),
-    Kind("psi", "split", 2, (10_000,)),
-    Kind("psi", "logistic", 1, (10_000,)),
-    Kind("apsi", "logistic", 1),
-    Kind("psi", "logistic", 2, (10_000,)),
-    Kind("psi", "hidden", 1, (10_000, 100_000)),
-    Kind("psu", "hidden", 1, (10_000,)),
-    Kind("psu", "hidden", 2),
+    JobKind("psi", "", 1, (100_000,)),
+    JobKind("psu", "", 1, (100_000,)),
+    JobKind("apsi", "", 1, (100_000,)),
+    JobKind("psi-pairs", "", 2, (100_000,)),
+    JobKind("psu", "", 3, (10_000,)),
+    JobKind("psi", "split", 1, (10_000, 100_000)),
+    JobKind("psu", "split", 1, (10_000,)),
+    JobKind("psi", "split", 2, (10_000,)),
+    JobKind("psi", "logistic", 1, (10_000,)),
+    JobKind("apsi", "logistic", 1),
+    JobKind("psi", "logistic", 2, (10_000,)),
+    JobKind("psi", "hidden", 1, (10_000, 100_000)),
+    JobKind("psu", "hidden", 1, (10_000,)),
+    JobKind("psu", "hidden", 2),
 )
 
 WARM_ROWS, GROWTH_JOBS, GROWTH_ROWS = 200, 8, 2000
@@ -147,7 +147,7 @@ def measured_machine(cores: int) -> Machine:
 
 
 def estimate_party(
-    kind: Kind, rows: int, party: str, this: Machine, pace: Pace | None, rate: float = 50, rtt: float = 40
+    kind: JobKind, rows: int, party: str, this: Machine, pace: Pace | None, rate: float = 50, rtt: float = 40
 ) -> Range:
     """The estimate for this party."""
     job = Job.model_validate(kind.job())
@@ -158,14 +158,14 @@ def estimate_party(
     return estimate(replace(planned, party=party), this, pace)[kind.protocol]
 
 
-def pace_of_kind(kind: Kind) -> Pace | None:
+def pace_of_kind(kind: JobKind) -> Pace | None:
     """How fast this machine trains; measured once for all sizes."""
     job, shape = Job.model_validate(kind.job()), TableShape(SIZES[0], COLUMNS)
     known = dict.fromkeys(job.parties.data, SIZES[0])
     return pace_of(plan(job, None, known, shared=0, rate_mbit_s=50, rtt_ms=40), shape, None)
 
 
-def figures(kind: Kind, rows: int, this: Machine, pace: Pace | None) -> dict[str, float]:
+def figures(kind: JobKind, rows: int, this: Machine, pace: Pace | None) -> dict[str, float]:
     """What the whole job takes, on any number of cores: the most that the estimate says."""
     parties = (ACTIVE, *OTHERS[: kind.passive])
     ranges = {party: estimate_party(kind, rows, party, this, pace) for party in parties}
@@ -183,7 +183,7 @@ def figures(kind: Kind, rows: int, this: Machine, pace: Pace | None) -> dict[str
     }
 
 
-def wall_s(kind: Kind, rows: int, this: Machine, pace: Pace | None, rate: float, rtt: float) -> float:
+def wall_s(kind: JobKind, rows: int, this: Machine, pace: Pace | None, rate: float, rtt: float) -> float:
     """From the order to the report, each party on a machine like this one: alignment, then training, computing and wire."""
     costs = estimate_party(kind, rows, ACTIVE, this, pace, rate, rtt)
     return sum(costs[name][1] for name in ("node_s", "wall_s", "train_computing_s", "train_wire_s") if name in costs)
@@ -196,7 +196,7 @@ def measured_jobs() -> dict[str, Any]:
     for passive, coordinated in places:
         with ExitStack() as stack:
             paired = (passive, coordinated) == (1, False)
-            nodes = stack.enter_context(Paired() if paired else Federation(passive, coordinated=coordinated))
+            nodes = stack.enter_context(PairedNodes() if paired else MeasuredNodes(passive, coordinated=coordinated))
             if paired:
                 growth = grown(nodes)
             here = [kind for kind in KINDS if (kind.passive, kind.coordinated) == (passive, coordinated)]
@@ -208,7 +208,7 @@ def measured_jobs() -> dict[str, Any]:
     return {"measured": jobs, "growth": growth}
 
 
-def measured_job(nodes: Federation, kind: Kind, rows: int) -> dict[str, Any]:
+def measured_job(nodes: MeasuredNodes, kind: JobKind, rows: int) -> dict[str, Any]:
     """One job, after a small one of its kind, which imports what it needs."""
     nodes.write_tables(WARM_ROWS)
     nodes.run(kind.job())
@@ -227,9 +227,9 @@ def measured_job(nodes: Federation, kind: Kind, rows: int) -> dict[str, Any]:
     return {**about, "estimated": estimated, "measured": found}
 
 
-def grown(nodes: Federation) -> dict[str, Any]:
+def grown(nodes: MeasuredNodes) -> dict[str, Any]:
     """What jobs of one kind leave at the active party's node, by kind of file; the first two are not counted."""
-    kind = Kind("psi", "split", 1)
+    kind = JobKind("psi", "split", 1)
     nodes.write_tables(GROWTH_ROWS)
     for _ in range(2):
         nodes.run(kind.job())

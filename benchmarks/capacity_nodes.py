@@ -39,7 +39,7 @@ NO_TREE: dict[str, Any] = {"compare": {"boosted_tree": False}}
 _HERE, _LOOK_S = Place((), "127.0.0.1"), 0.1
 
 
-class Federation(Nodes):
+class MeasuredNodes(Nodes):
     """An active party, so many passive ones, and a coordinator where one has a part; one thread each.
 
     Args:
@@ -161,7 +161,7 @@ class Federation(Nodes):
         return {name: folder_bytes(folder / "state") for name, folder in self._folders.items()}
 
 
-class Paired(Federation):
+class PairedNodes(MeasuredNodes):
     """An active and a passive party, each its own authority, whose owners have compared words: their ledgers are signed."""
 
     def __init__(self) -> None:

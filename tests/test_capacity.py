@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.capacity import CORES, DATA, KINDS, LINKS, SIZES, TRAINERS, Kind, figures
+from benchmarks.capacity import CORES, DATA, KINDS, LINKS, SIZES, TRAINERS, JobKind, figures
 from benchmarks.capacity_page import FIGURES, GATE, WITHIN, errors, page, share_within
 from vfl_node.estimate.machine import Machine
 from vfl_node.job import Job
@@ -70,7 +70,7 @@ def test_the_page_says_how_many_measured_jobs_are_estimated_well(data: dict[str,
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: f"{kind.protocol}-{kind.trainer}-{kind.passive}")
-def test_each_kind_has_an_estimate_that_counts_what_training_computes(kind: Kind) -> None:
+def test_each_kind_has_an_estimate_that_counts_what_training_computes(kind: JobKind) -> None:
     job = Job.model_validate(kind.job())
 
     def pace(work: Passes | Operations) -> float:
@@ -80,13 +80,13 @@ def test_each_kind_has_an_estimate_that_counts_what_training_computes(kind: Kind
     assert set(small) == set(FIGURES)
     assert all(small[name] < large[name] for name in FIGURES)
     if job.train:
-        alone = figures(Kind(kind.protocol, "", kind.passive), 1000, ONE_A_POWER, None)
+        alone = figures(JobKind(kind.protocol, "", kind.passive), 1000, ONE_A_POWER, None)
         assert small["cpu_s"] > alone["cpu_s"] + 1000
 
 
 def test_encryptions_are_counted_as_they_are_sent() -> None:
     """Two iterations over 70 of 100 rows, a ciphertext for each; six columns of the receiver."""
-    text = Kind("psi", "logistic", 1).job()
+    text = JobKind("psi", "logistic", 1).job()
     text["train"] = {"algorithm": "logistic", "iterations": 2}
     job = Job.model_validate(text)
     assert job.train
@@ -103,7 +103,7 @@ def test_encryptions_are_counted_as_they_are_sent() -> None:
 
 
 def test_rows_through_the_networks_of_split_training() -> None:
-    text = Kind("psu", "split", 2).job()
+    text = JobKind("psu", "split", 2).job()
     text["train"] = {"bottom": [8], "active_bottom": [4], "top": [5], "epochs": 3, "batch_size": 10}
     job = Job.model_validate(text)
     assert job.train

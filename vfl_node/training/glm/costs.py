@@ -26,7 +26,7 @@ ROUND_TRIPS = 2
 USUAL_COLUMNS = 16
 """Encoded columns of a party, where nobody says how many it has."""
 
-PACE = "vfl_node.training.glm.pace:MeasuredPace"
+PACE = "vfl_node.training.glm.pace:EncryptionPace"
 
 
 def cost(train: GeneralisedLinear, evaluate: Evaluate, m: int, passive_parties: int = 1) -> TrainingCost:

@@ -27,7 +27,7 @@ DEVIATION = 1 << 17
 """Standard deviation of the entries, which have 20 bits at most."""
 
 
-class MeasuredPace:
+class EncryptionPace:
     """Seconds of work on one core; each kind of it is measured when it is first asked for.
 
     Args:

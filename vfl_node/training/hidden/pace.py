@@ -13,7 +13,7 @@ BYTE_S = {"byte": 25e-9, "dealt byte": 13e-9}
 """CPU seconds for a byte: at a data party of those that it sends and gets, at the coordinator of those that it deals."""
 
 
-class FixedPace:
+class SharesPace:
     """Seconds of work on one core. Nothing is measured, so the arguments are not needed."""
 
     def __init__(self, job: Job, tables: Mapping[DataRole, TableShape], models: Mapping[str, str] = NONE_DECLARED) -> None:

@@ -12,7 +12,7 @@ from vfl_node.training.hidden import memory
 from vfl_node.training.hidden.config import Hidden
 from vfl_node.training.hidden.descent import fewest_epochs, most_epochs
 
-PACE = "vfl_node.training.hidden.pace:FixedPace"
+PACE = "vfl_node.training.hidden.pace:SharesPace"
 
 
 class HiddenTrainingPlan(TrainingPlan[Hidden]):
