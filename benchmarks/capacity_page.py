@@ -124,7 +124,8 @@ def _measured(data: Mapping[str, Any]) -> Iterator[str]:
         {verdict}: {well["cpu_s"]} of {len(off)} are, and the largest error is {_percent(worst)}. Of RSS
         {well["peak_bytes"]} are within this range, of state {well["disk_bytes"]}, of wire {well["sent_bytes"]}. Other
         work on a machine changes the CPU time of one and the same job by a third. Where RSS is far off, it is
-        too high: the estimate is what a node sets aside before a job. Wall time was not compared. It is a figure of the estimate alone."""
+        too high: the estimate is what a node sets aside before a job. Wall time was not
+        compared. It is a figure of the estimate alone."""
     )
 
 
