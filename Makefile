@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install --no-com
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-libraries test-all durations faults doctor-faults submit test-compose test-systemd test-browser deploy-check lint types contracts proto proto-check docs site hashes bench-align bench-paillier bench-florist bench-readers bench-unaligned bench-linkage bench-hidden bench-split clean drill-restore drill-rotate soak drill-upgrade
+.PHONY: help demo test test-libraries test-all durations faults doctor-faults submit test-compose test-systemd test-browser deploy-check lint types contracts proto proto-check docs site hashes bench-align bench-paillier bench-florist bench-readers bench-unaligned bench-linkage bench-hidden bench-split clean drill-restore drill-rotate soak drill-upgrade capacity
 
 help: ## this list
 	@echo "make …    (PY=python3.12 chooses the Python that makes $(VENV); 3.10 or newer)"
@@ -169,6 +169,11 @@ bench-split: export OMP_NUM_THREADS := 1
 
 bench-split: $(VENV)/dev.stamp ## measure a step of split training between two nodes beside one joint network, about 2 minutes
 	$(BIN)/python -m benchmarks.split
+
+capacity: export OMP_NUM_THREADS := 1
+
+capacity: $(VENV)/dev.stamp ## measure jobs of many kinds beside vfl-node estimate, and write docs/reference/capacity.md, about 5 minutes if nothing else runs
+	$(BIN)/python -m benchmarks.capacity
 
 clean: ## remove the environment, the demo's output and caches
 	rm -rf $(VENV) runs/demo build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

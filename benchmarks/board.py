@@ -30,7 +30,6 @@ from benchmarks.nodes import LOOPBACK, ROLES, Pair
 from vfl_node.configuration.models import parse
 from vfl_node.job import Job
 from vfl_node.node.client import Client
-from vfl_node.roles import Role
 
 ROWS, COLUMNS, BATCH, EPOCHS = 4096, 32, 256, 1_500
 SETTLE_S = 1.0
@@ -58,9 +57,9 @@ class WatchedPair(Pair):
         super()._meet()
 
     @override
-    def _start(self, role: Role, **settings: Any) -> None:
+    def _start(self, name: str, **settings: Any) -> None:
         labelled = {"data": {"path": "table.csv", "label": "label"}, "compare": {"boosted_tree": False}}
-        super()._start(role, **(settings | (labelled if role == "active" else {})))
+        super()._start(name, **(settings | (labelled if name == "active" else {})))
 
     @property
     def pid(self) -> int:

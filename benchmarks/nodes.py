@@ -18,7 +18,8 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, cast
 
 import yaml
 from typing_extensions import Self
@@ -125,20 +126,20 @@ class Nodes:
     """Nodes that are processes of this machine; a context manager that ends them.
 
     Args:
-        places: where each runs.
+        places: where each runs, by its name.
+        roles: of those whose name is not their role.
     """
 
-    def __init__(self, places: Places) -> None:
-        self._places = places
+    def __init__(self, places: Mapping[str, Place] | Places, roles: Mapping[str, Role] = MappingProxyType({})) -> None:
+        self._places: dict[str, Place] = dict(places.items())
+        self._roles: dict[str, Role] = {name: roles.get(name, cast(Role, name)) for name in self._places}
         self._scratch = tempfile.TemporaryDirectory(prefix="vfl-bench-")
-        self._folders: dict[Role, Path] = {role: Path(self._scratch.name, role) for role in places}
-        self._processes: dict[Role, subprocess.Popen[bytes]] = {}
+        self._folders = {name: Path(self._scratch.name, name) for name in self._places}
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
     def __enter__(self) -> Self:
         try:
-            for role, folder in self._folders.items():
-                init(role, role, folder, mode="shared")
-            certify(list(self._folders.values()), Path(self._scratch.name, "authority"))
+            self._make_keys()
             self._meet()
         except BaseException:
             self.__exit__()
@@ -156,41 +157,47 @@ class Nodes:
                 process.wait()
         self._scratch.cleanup()
 
+    def _make_keys(self) -> None:
+        """A folder for each, with certificates of one authority."""
+        for name, folder in self._folders.items():
+            init(name, self._roles[name], folder, mode="shared")
+        certify(list(self._folders.values()), Path(self._scratch.name, "authority"))
+
     def _meet(self) -> None:
         """Start all nodes."""
         raise NotImplementedError
 
-    def _start(self, role: Role, **settings: Any) -> None:
-        folder, config = self._folders[role], yaml.safe_load(self._config(role).read_text())
+    def _start(self, name: str, **settings: Any) -> None:
+        folder, config = self._folders[name], yaml.safe_load(self._config(name).read_text())
         config.pop("listen")
         config |= {"http": "127.0.0.1:0", "peer_wait_s": 60, "policy": {"preset": "trial"}}
-        self._config(role).write_text(yaml.safe_dump(config | settings))
+        self._config(name).write_text(yaml.safe_dump(config | settings))
         with (folder / "log").open("wb") as log:
-            command = ["--role", role, "--config", str(self._config(role))]
-            self._processes[role] = self._vfl_node(role, command, stdout=log, stderr=log)
+            command = ["--role", self._roles[name], "--config", str(self._config(name))]
+            self._processes[name] = self._vfl_node(name, command, stdout=log, stderr=log)
 
-    def _vfl_node(self, role: Role, arguments: list[str], **streams: Any) -> subprocess.Popen[bytes]:
-        command = [*self._places[role].command, sys.executable, "-m", "vfl_node", *arguments]
+    def _vfl_node(self, name: str, arguments: list[str], **streams: Any) -> subprocess.Popen[bytes]:
+        command = [*self._places[name].command, sys.executable, "-m", "vfl_node", *arguments]
         return subprocess.Popen(command, stdin=subprocess.DEVNULL, **streams)
 
-    def _running(self, role: Role) -> dict[str, Any]:
+    def _running(self, name: str) -> dict[str, Any]:
         """Where the node listens, once it does."""
-        path, limit = self._folders[role] / "state" / "running.json", time.monotonic() + _START_S
+        path, limit = self._folders[name] / "state" / "running.json", time.monotonic() + _START_S
         while not path.exists():
-            if self._processes[role].poll() is not None or time.monotonic() > limit:
-                raise SystemExit(f"the {role} node did not start:\n{self._log(role)}")
+            if self._processes[name].poll() is not None or time.monotonic() > limit:
+                raise SystemExit(f"the {name} node did not start:\n{self._log(name)}")
             time.sleep(_LOOK_S)
         return json.loads(path.read_text())
 
-    def _reported(self, role: Role, job_id: str) -> dict[str, Any]:
+    def _reported(self, name: str, job_id: str) -> dict[str, Any]:
         """A node's report of a job."""
-        return json.loads((self._folders[role] / "state" / "jobs" / job_id / "artefacts" / "report.json").read_text())
+        return json.loads((self._folders[name] / "state" / "jobs" / job_id / "artefacts" / "report.json").read_text())
 
-    def _config(self, role: Role) -> Path:
-        return self._folders[role] / "node.yaml"
+    def _config(self, name: str) -> Path:
+        return self._folders[name] / "node.yaml"
 
-    def _log(self, role: Role) -> str:
-        return (self._folders[role] / "log").read_text(errors="replace")
+    def _log(self, name: str) -> str:
+        return (self._folders[name] / "log").read_text(errors="replace")
 
 
 class Three(Nodes):
@@ -277,7 +284,7 @@ class Pair(Nodes):
         return {role for role in ROLES if any(all(part in line for part in begun) for line in self._log(role).splitlines())}
 
     def _cpu_s(self) -> dict[Role, float]:
-        return {role: cpu_s(process.pid) for role, process in self._processes.items()}
+        return {role: cpu_s(self._processes[role].pid) for role in ROLES}
 
 
 def _write_table(path: Path, numbers: range) -> None:

@@ -148,8 +148,8 @@ class Advertising(Pair):
     def _peaks(self, phase: str | None) -> dict[str, Any]:
         return {"phase": phase, "at_s": time.monotonic(), **{role: peak_bytes(self._processes[role].pid) for role in ROLES}}
 
-    def _start(self, role: Role, **settings: Any) -> None:
-        super()._start(role, **settings | {"threads": 1, "data": data_of(role, self._tables)})
+    def _start(self, name: str, **settings: Any) -> None:
+        super()._start(name, **settings | {"threads": 1, "data": data_of(self._roles[name], self._tables)})
 
 
 def given(tables: Path, rows: int, aligned: int, train: dict[str, Any], test_fraction: float) -> list[dict[str, Any]]:

@@ -150,10 +150,10 @@ def test_submit_is_light(tmp_path: Path, config: Path) -> None:
     assert HEAVY.isdisjoint(imported(tmp_path, ["submit", job, "--node", http, "--wait"]))
 
 
-def test_an_estimate_needs_no_torch(tmp_path: Path, config: Path) -> None:
-    """It counts the records of the node's table and measures the machine; that needs numbers, but no networks."""
+def test_an_estimate_of_an_alignment_needs_no_torch(tmp_path: Path, config: Path) -> None:
+    """It counts the records of the node's table and measures the machine; only a job that trains a network has one timed."""
     job, table = tmp_path / "job.yaml", tmp_path / "table.csv"
-    job.write_text(JOB)
+    job.write_text("name: trial\nparties: {active: clinic, passive: lab}\nalign: {protocol: psi}\n")
     table.write_text("id,age\n" + "".join(f"r{row},{row}\n" for row in range(100)))
     config.write_text(config.read_text() + f"data: {{path: {table}}}\n")
     modules = imported(tmp_path, ["estimate", job, "--config", config, "--passive", 100])

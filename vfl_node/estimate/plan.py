@@ -13,7 +13,7 @@ from vfl_node.estimate.budget import Budget
 from vfl_node.estimate.memory import UNPROTECTED, Need, need
 from vfl_node.job import Align, Job, Parties
 from vfl_node.job.alignment import ALIGNMENTS, AlignmentSpec
-from vfl_node.job.costs import OutsideCost, TableShape, TrainingCost
+from vfl_node.job.costs import Computing, OutsideCost, TableShape, TrainingCost
 from vfl_node.models import NONE_DECLARED
 from vfl_node.roles import DataRole, Role
 from vfl_node.settings.node import Limits, Obfuscation, Settings, role_in
@@ -199,6 +199,16 @@ def training_cost(
     told = common if terms_of(job.align, protocol).tells_common else None
     beside = replace(job.beside, among=among, common=told, columns=columns)
     return job.train.make_plan(len(job.parties.passive), beside).cost(job.evaluate, rows, protocol)
+
+
+def computing(plan: Plan, spec: AlignmentSpec, records: Records, rows: int) -> Computing | None:
+    """What parties compute in training over so many shared ``rows``; None where that is not counted."""
+    job = plan.job
+    if job.train is None or training_cost(job, rows, spec.name) is None:
+        return None
+    beside = replace(job.beside, columns=plan.columns)
+    counts = {data_role(job.parties, name): count for name, count in records.items()}
+    return job.train.make_plan(len(job.parties.passive), beside).computing(job.evaluate, rows, spec.name, counts)
 
 
 def cost_outside(job: Job, spec: AlignmentSpec, records: Records, rows: int) -> OutsideCost | None:

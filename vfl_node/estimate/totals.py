@@ -22,19 +22,38 @@ from vfl_node.configuration.registry import load
 from vfl_node.crypto.groups import group
 from vfl_node.estimate.linkage import ENCODE_S, PLACE_BYTES, linkage_cost
 from vfl_node.estimate.machine import Machine
-from vfl_node.estimate.plan import Plan, Records, announced_sizes, cost_outside, data_role, taking_part, terms_of, training_cost
+from vfl_node.estimate.plan import (
+    Plan,
+    Records,
+    announced_sizes,
+    computing,
+    cost_outside,
+    data_role,
+    taking_part,
+    terms_of,
+    training_cost,
+)
 from vfl_node.estimate.shared_linkage import PAIR_S as SHARED_PAIR_S
 from vfl_node.estimate.shared_linkage import shared_cost
 from vfl_node.job.alignment import ALIGNMENTS, Align, AlignmentSpec
-from vfl_node.job.costs import Pace, TableShape
+from vfl_node.job.costs import Operations, Pace, TableShape
 from vfl_node.models import NONE_DECLARED
 from vfl_node.settings.node import Settings
 
 TRANSPORT_S = 2e-9
 """CPU seconds that gRPC and TLS 1.3 take for a byte at one end (loopback, chunks of 512 KiB, Zen 4)."""
 
-PROCESS_BYTES = 180 << 20
-"""Memory of a node that has nothing to do (docs/guides/estimate-a-job.md)."""
+PROCESS_BYTES = 415 << 20
+"""Memory of a node that has nothing to do (docs/guides/estimate-a-job.md); 165 MiB of it are files of libraries."""
+
+TRAINING_BYTES = 105 << 20
+"""What the libraries of a training take in addition, once a node has trained (100 rows were)."""
+
+START_S, CELL_S = 0.25, 0.1e-6
+"""CPU seconds of a node for a job, whatever its size, and to read and check a cell of its table."""
+
+USUAL_COLUMNS = 16
+"""Columns of a table, where nobody says how many it has."""
 
 _LINKAGE_TURNS = 8  # messages that wait for each other
 
@@ -109,7 +128,8 @@ def pace_of(plan: Plan, table: TableShape, settings: Settings | None) -> Pace | 
         table: of the party whose side is shown.
         settings: of its node.
     """
-    cost = cost_outside(plan.job, plan.job.align.spec, plan.records, 0)
+    spec = plan.job.align.spec
+    cost = cost_outside(plan.job, spec, plan.records, 0) or computing(plan, spec, plan.records, 0)
     if cost is None:
         return None
     measure: Callable[..., Pace] = load(cost.pace, what="the measure of train.unaligned")
@@ -147,8 +167,11 @@ def _range(plan: Plan, machine: Machine, terms: Align, pace: Pace | None) -> Ran
     sizes = announced_sizes(plan.job.parties, terms, records)
     cost = _linkage if terms.spec.by_similarity else _cost
     cases = [
-        asdict(cost(plan, machine, terms, sizes, common, m))
+        asdict(alignment := cost(plan, machine, terms, sizes, common, m))
+        | _peak(plan, alignment.memory_bytes)
         | _training(plan, terms.protocol, m, common)
+        | _node(plan)
+        | _computed(plan, machine, terms.spec, records, m, pace)
         | _figures_outside(plan, terms.spec, records, m, pace)
         for common in shared
         for m in plan_of(terms.spec).lengths(terms, sizes, common, plan.obfuscation)
@@ -171,6 +194,34 @@ def _training(plan: Plan, protocol: str, m: int, common: int) -> dict[str, float
     if cost.coordinator_bytes:
         found |= {"dealt_bytes": cost.coordinator_bytes, "coordinator_memory_bytes": cost.coordinator_memory}
     return found
+
+
+def _peak(plan: Plan, aligning: float) -> dict[str, float]:
+    """Memory of this party's node at its peak, if the alignment takes so much of it."""
+    if plan.need is None:
+        return {}
+    libraries = TRAINING_BYTES if plan.job.train else 0
+    return {"peak_bytes": PROCESS_BYTES + libraries + max(plan.need.bytes, aligning - PROCESS_BYTES)}
+
+
+def _node(plan: Plan) -> dict[str, float]:
+    """What this party's node computes beside alignment and training."""
+    columns = dict(zip(plan.job.parties.data, plan.columns, strict=False)).get(plan.party) or USUAL_COLUMNS
+    return {"node_s": START_S + CELL_S * plan.records[plan.party] * columns}
+
+
+def _computed(
+    plan: Plan, machine: Machine, spec: AlignmentSpec, records: Records, m: int, pace: Pace | None
+) -> dict[str, float]:
+    """What training over ``m`` shared rows computes; nothing where its trainer does not count it, or nothing is measured."""
+    cost = computing(plan, spec, records, m)
+    if cost is None or pace is None:
+        return {}
+    taken_s = [(work, pace(work)) for work in cost.work]
+    spread = sum(seconds / (machine.cores if isinstance(work, Operations) and work.shared else 1) for work, seconds in taken_s)
+    roles = sorted({work.at for work in cost.work})
+    each = {f"train_{role}_s": sum(seconds for work, seconds in taken_s if work.at == role) for role in roles}
+    return {**each, "train_computing_s": spread}
 
 
 def _figures_outside(plan: Plan, spec: AlignmentSpec, records: Records, m: int, pace: Pace | None) -> dict[str, float]:

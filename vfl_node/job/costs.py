@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Generic, TypeVar
 
 from vfl_node.job.evaluate import Evaluate
-from vfl_node.roles import DataRole
+from vfl_node.roles import DataRole, Role
 
 HEAD_BYTES = 4 << 10
 """More than a message has beside the values of its tensor."""
@@ -128,6 +128,36 @@ class Passes:
 
 
 @dataclass(frozen=True)
+class Operations:
+    """Work that is of no network.
+
+    Attributes:
+        at: the party that computes; of several passive ones each.
+        kind: what is done, as the trainer's pace names it.
+        count: how often.
+        shared: whether all cores take part.
+    """
+
+    at: Role
+    kind: str
+    count: float
+    shared: bool = False
+
+
+@dataclass(frozen=True)
+class Computing:
+    """What parties compute in training, all repeats together, rows outside of the alignment left out.
+
+    Attributes:
+        work: of each party; of several passive ones what each of them does.
+        pace: as :attr:`OutsideCost.pace`.
+    """
+
+    work: tuple[Passes | Operations, ...]
+    pace: str
+
+
+@dataclass(frozen=True)
 class OutsideCost:
     """What learning from rows outside of the alignment takes.
 
@@ -145,7 +175,7 @@ class OutsideCost:
     pace: str
 
 
-Pace = Callable[[Passes], float]
+Pace = Callable[[Passes | Operations], float]
 """Seconds that they take on one core of this machine."""
 
 
@@ -184,6 +214,17 @@ class TrainingPlan(Generic[C]):
             evaluate: the job's section.
             rows: length of the shared order.
             protocol: name of the alignment. It is not always the job's: an estimate compares several.
+        """
+        return None
+
+    def computing(self, evaluate: Evaluate, rows: int, protocol: str, records: Mapping[DataRole, int]) -> Computing | None:
+        """What parties compute over ``rows`` shared rows; None where the trainer does not count it.
+
+        Args:
+            evaluate: the job's section.
+            rows: length of the shared order.
+            protocol: name of the alignment.
+            records: announced by the active party, and by the only passive one.
         """
         return None
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from vfl_node.job.alignment import ALIGNMENTS
-from vfl_node.job.costs import HEAD_BYTES, TableShape, TrainingCost, TrainingPlan
+from vfl_node.job.costs import HEAD_BYTES, Computing, Operations, TableShape, TrainingCost, TrainingPlan
 from vfl_node.training.glm.scales import Scales
 
 if TYPE_CHECKING:
     from vfl_node.job import Evaluate
-    from vfl_node.roles import DataRole
+    from vfl_node.roles import DataRole, Role
     from vfl_node.training.glm.config import GeneralisedLinear
 
 SCORE_BYTES = 8
@@ -20,6 +21,12 @@ SCORE_BYTES = 8
 
 ROUND_TRIPS = 2
 """Round trips of an iteration: scores for residuals, and a masked gradient for its decryption."""
+
+
+USUAL_COLUMNS = 16
+"""Encoded columns of a party, where nobody says how many it has."""
+
+PACE = "vfl_node.training.glm.pace:EncryptionPace"
 
 
 def cost(train: GeneralisedLinear, evaluate: Evaluate, m: int, passive_parties: int = 1) -> TrainingCost:
@@ -54,6 +61,34 @@ def cost(train: GeneralisedLinear, evaluate: Evaluate, m: int, passive_parties: 
     )
 
 
+def computing(
+    train: GeneralisedLinear, evaluate: Evaluate, m: int, passive_parties: int, columns: tuple[int, ...]
+) -> Computing:
+    """Encryption over ``m`` shared rows; ``columns`` as :attr:`~vfl_node.job.costs.Beside.columns`.
+
+    Each ciphertext is encrypted by its sender, once for all peers, and checked by its receiver, who multiplies it with a
+    number of each of its columns. Products with single numbers and the masked gradients are left out.
+    """
+    trained = m - math.ceil(m * evaluate.test_fraction)
+    active, passive = (
+        sent // (2 * train.key_bits // 8) * train.iterations * min(train.batch_size or trained, trained)
+        for sent in _bytes_a_row(train, passive_parties)
+    )
+    own, *theirs = (count or USUAL_COLUMNS for count in columns or (0,) * (1 + passive_parties))
+    owner = "own " if train.flow == "two-party" else ""
+    holder: Role = "active" if train.flow == "two-party" else "coordinator"
+    work = (
+        Operations(holder, "key", 1),
+        Operations("active", f"{owner}encryption", active, shared=True),
+        Operations("active", "check", passive * passive_parties),
+        Operations("active", "entry", passive * passive_parties * own, shared=True),
+        Operations("passive", "encryption", passive, shared=True),
+        Operations("passive", "check", active),
+        Operations("passive", "entry", active * max(theirs), shared=True),
+    )
+    return Computing(work, PACE)
+
+
 def _bytes_a_row(train: GeneralisedLinear, passive_parties: int) -> tuple[int, int]:
     """What the active party sends to each passive one, and each to it, for a row in an iteration (see the flows' modules)."""
     ciphertext = 2 * train.key_bits // 8
@@ -78,6 +113,10 @@ class GlmPlan(TrainingPlan["GeneralisedLinear"]):
         if "passive" in ALIGNMENTS[protocol].synthetic_rows_at:
             return None
         return cost(self.train, evaluate, rows, self.passive_parties)
+
+    def computing(self, evaluate: Evaluate, rows: int, protocol: str, records: Mapping[DataRole, int]) -> Computing:
+        """Encryptions, checks and products under encryption."""
+        return computing(self.train, evaluate, rows, self.passive_parties, self.beside.columns)
 
     def batch_bytes(self, role: DataRole, table: TableShape) -> int:
         """Ciphertexts of an iteration."""

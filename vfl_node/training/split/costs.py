@@ -10,7 +10,18 @@ from typing import TYPE_CHECKING
 from typing_extensions import override
 
 from vfl_node.job.alignment import ALIGNMENTS
-from vfl_node.job.costs import HEAD_BYTES, OutsideCost, TableShape, TrainingCost, TrainingPlan
+from vfl_node.job.costs import (
+    HEAD_BYTES,
+    ROWS_AT_ONCE,
+    Computing,
+    Network,
+    Operations,
+    OutsideCost,
+    Passes,
+    TableShape,
+    TrainingCost,
+    TrainingPlan,
+)
 from vfl_node.job.unaligned import Sizes
 from vfl_node.models import ARCHITECTURES, Architecture, InputSchema, architecture_of, cut_width
 from vfl_node.models.settings import LayerOptions
@@ -26,6 +37,9 @@ FRAME_BYTES = 74
 
 AUDIT_BYTES = 84
 """What the audit of one peer's gradients stores of a row: 73 were measured. That of an only peer is in what a record takes."""
+
+MOST_METERED = 1 << 14
+"""Rows from which the active party measures what its gradients tell of labels (:mod:`vfl_node.privacy.labels`), at most."""
 
 PACE = "vfl_node.training.split.pace:MeasuredPace"
 
@@ -117,6 +131,39 @@ def unaligned_cost(train: Train, evaluate: Evaluate, m: int, records: Mapping[Da
     return OutsideCost(sizes.outside, train.unaligned.epochs_text(train.epochs), work, PACE)
 
 
+def computing(
+    train: Train, evaluate: Evaluate, m: int, protocol: str, records: Mapping[DataRole, int], passive_parties: int
+) -> Computing:
+    """What the networks compute over ``m`` shared rows; arguments as :meth:`~vfl_node.job.costs.TrainingPlan.computing`.
+
+    The active party trains a network of its own columns, too, over all of its records. Where rows are made up, each party
+    attacks what it gets to find them, and a passive one estimates the joint attack.
+    """
+    rows, held_out, validation = _parts(evaluate, m)
+    epochs, own = evaluate.repeats * train.epochs, train.active_bottom[-1]
+    joint = Network(True, (own + passive_parties * cut_width(train), *train.top, train.outputs))
+    alone, bottom = Network(True, (own, *train.top, train.outputs)), Network(True)
+    measured = evaluate.repeats * (held_out or rows) + epochs * validation
+    attacked = "passive" in ALIGNMENTS[protocol].synthetic_rows_at
+    messages = 2 * epochs * -(-rows // train.batch_size)
+    return Computing(
+        (
+            Passes("active", joint, epochs * rows, train.batch_size),
+            Passes("active", alone, epochs * max(m, records.get("active", 0)), train.batch_size),
+            Passes("active", joint, measured, ROWS_AT_ONCE, learns=False),
+            Passes("passive", bottom, epochs * rows, train.batch_size),
+            Passes("passive", bottom, measured, ROWS_AT_ONCE, learns=False),
+            Operations("active", "message", messages * passive_parties),
+            Operations("active", "meter", passive_parties),
+            Operations("active", "metered row", passive_parties * min(rows, MOST_METERED)),
+            Operations("active", "attacked epoch", attacked * passive_parties * epochs),
+            Operations("passive", "joint attack", attacked),
+            Operations("passive", "message", messages),
+        ),
+        PACE,
+    )
+
+
 def _parts(evaluate: Evaluate, m: int) -> tuple[int, int, int]:
     """How many of ``m`` shared rows are trained on, held out and validated on."""
     held_out = math.ceil(m * evaluate.test_fraction)
@@ -194,6 +241,10 @@ class SplitPlan(TrainingPlan["Train"]):
     @override
     def cost(self, evaluate: Evaluate, rows: int, protocol: str) -> TrainingCost:
         return cost(self.train, evaluate, rows, protocol, self.passive_parties)
+
+    @override
+    def computing(self, evaluate: Evaluate, rows: int, protocol: str, records: Mapping[DataRole, int]) -> Computing:
+        return computing(self.train, evaluate, rows, protocol, records, self.passive_parties)
 
     @override
     def cost_outside(self, evaluate: Evaluate, rows: int, records: Mapping[DataRole, int]) -> OutsideCost | None:
