@@ -59,7 +59,9 @@ class Heads(Protocol):
 
 
 async def exchange_heads(channel: Channel, heads: Heads, seen: LedgerHead, given_up: LedgerHead | None = None) -> None:
-    """Prove this party's ledger to the peer, which has ``seen`` a head of it and ``given_up`` an earlier one; verify the peer's.
+    """Prove this party's ledger to the peer, which has ``seen`` a head of it and ``given_up`` an earlier one.
+
+    And verify the peer's.
 
     Raises: as :class:`Heads`.
 

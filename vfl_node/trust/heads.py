@@ -43,7 +43,9 @@ class LaneHeads:
         heads = self._theirs()
         self.seen = _head(heads[-1]) if heads else _NO_HEAD
         lost = [] if heads else lane.list(PEER_LOST)
-        self.given_up = LedgerHead(entries=lost[-1].body["entries"], link=bytes.fromhex(lost[-1].body["link"])) if lost else None
+        self.given_up = (
+            LedgerHead(entries=lost[-1].body["entries"], link=bytes.fromhex(lost[-1].body["link"])) if lost else None
+        )
         self.shown = _NO_HEAD
 
     def prove(self, seen: LedgerHead, given_up: LedgerHead | None = None) -> HeadProof:
