@@ -95,7 +95,7 @@ def test_an_owner_that_approves_signs(nodes: OwnAuthorities) -> None:
     check_signed(nodes, job_id, {"clinic": "persons", "lab": "persons"})
 
 
-@pytest.mark.parametrize(("reason", "hint"), [("purpose", "vfl-node submit JOB.yaml --purpose TEXT"), ("data", "ask the owner")])
+@pytest.mark.parametrize(("reason", "hint"), [("purpose", "submit JOB.yaml --purpose TEXT"), ("data", "ask the owner")])
 def test_who_is_refused_for_a_reason_is_told_what_to_do(nodes: OwnAuthorities, reason: str, hint: str) -> None:
     job_id = nodes.submit(JOB)
     nodes.wait_until(lambda: nodes.view("lab", job_id).get("state") == "asked")
