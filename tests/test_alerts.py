@@ -19,6 +19,7 @@ from typer.main import get_command
 from tests.node.test_metrics import documented
 from tests.test_docs import headings
 from vfl_node.cli import app
+from vfl_node.node.reasons import KINDS
 
 ROOT = Path(__file__).parents[1]
 RULES = ROOT / "deploy/prometheus"
@@ -74,6 +75,11 @@ def test_each_alert_has_a_case_in_which_it_is_silent_and_one_in_which_it_fires()
     both = {rule["alert"] for rule in rules()} - {"VflCertificateExpires"}  # silent for one of its two certificates
     assert {name for name, seen in cases.items() if seen == {True, False}} >= both
     assert True in cases["VflCertificateExpires"]
+
+
+def test_the_runbook_has_a_row_for_each_reason_why_a_job_waits() -> None:
+    entry = RUNBOOK.read_text().partition("## VflQueueOld\n")[2].partition("\n## ")[0]
+    assert re.findall(r"^\| `(\w+)` \|", entry, re.MULTILINE) == list(KINDS)
 
 
 def test_commands_of_the_runbook_exist() -> None:

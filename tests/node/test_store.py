@@ -57,6 +57,28 @@ def test_a_reopened_store_knows_its_jobs(tmp_path: Path) -> None:
     again.close()
 
 
+def test_a_transaction_on_a_full_disk_names_that_and_not_what_follows_from_it(tmp_path: Path) -> None:
+    """SQLite ends the transaction itself then, and has nothing left to roll back."""
+    store = Store(tmp_path / "s")
+    store.add(JOB, submitter="clinic", job_id="first")
+    pages = store._index._db.execute("PRAGMA page_count").fetchone()[0]
+    store._index._db.execute(f"PRAGMA max_page_count = {pages}")
+    with pytest.raises(StateError) as caught:
+        store.add(JOB, submitter="clinic", job_id="second", documents={"manifest": b"x" * (1 << 20)})
+    assert caught.value.code == "E_DISK_FULL", caught.value.message
+    assert "rollback" not in caught.value.message
+
+    def break_off() -> None:
+        with store._index.transaction():
+            store._index.prune("first", "done")
+            raise KeyError
+
+    with pytest.raises(KeyError):  # an error of another kind still takes back what was written
+        break_off()
+    assert [record.id for record in store.records()] == ["first"]
+    store.close()
+
+
 def test_jobs_of_one_second_keep_their_order_whichever_changes(tmp_path: Path) -> None:
     store = Store(tmp_path / "s")
     records = [store.add(JOB, submitter="clinic") for _ in range(3)]

@@ -157,7 +157,7 @@ class Waiting:
         self.store, self.settings = store, settings(tmp_path)
         self.record = store.add(JOB, submitter="lab", documents={PRIORITY: b"1"})
         self.turns = Turns(2)
-        self.others: Any = SimpleNamespace(absent=[], asked=[], undecided=[], queueing={}, able=True)
+        self.others: Any = SimpleNamespace(absent=[], asked=[], undecided=[], queueing={}, unable={}, able=True)
         self.start: Any = SimpleNamespace(closed=False, opens="", short=None)
 
     def say(self, turn: Turn, record: Record | None = None, own: str = "clinic") -> tuple[str, str]:
@@ -190,7 +190,9 @@ def test_why_a_job_waits_is_said_in_stable_words(tmp_path: Path, store: Store) -
     assert waits.say(last, own="lab") == ("peer", "clinic has no place")
     waits.start.short = (3.1 * GIB, 2.0 * GIB)
     assert waits.say(third) == ("memory", "memory 3.1 of 2.0 GiB")
-    waits.others.absent = ["lab"]
+    waits.others.undecided, waits.others.unable = ["lab"], {"lab": "E_DISK_FULL"}
+    assert waits.say(third) == ("unable", "lab cannot take part now (E_DISK_FULL)")
+    waits.others.undecided, waits.others.absent = [], ["lab"]
     kind, reason = waits.say(third)
     assert kind == "away"
     assert reason.startswith("lab away since 2026-03-01 ")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,6 +25,7 @@ from vfl_node.trust.cards import read_card
 from vfl_node.trust.keys import own_card
 
 JOB = "align: {protocol: psi}\n"
+RUNBOOK = Path(__file__).parents[2] / "docs/guides/runbook.md"
 
 
 @pytest.fixture(scope="module")
@@ -93,6 +95,15 @@ def test_an_owner_that_approves_signs(nodes: OwnAuthorities) -> None:
     check_signed(nodes, job_id, {"clinic": "persons", "lab": "persons"})
 
 
+@pytest.mark.parametrize(("reason", "hint"), [("purpose", "submit JOB.yaml --purpose TEXT"), ("data", "ask the owner")])
+def test_who_is_refused_for_a_reason_is_told_what_to_do(nodes: OwnAuthorities, reason: str, hint: str) -> None:
+    job_id = nodes.submit(JOB)
+    nodes.wait_until(lambda: nodes.view("lab", job_id).get("state") == "asked")
+    nodes.client("lab").refuse(job_id, reason)
+    error = nodes.end("clinic", job_id)["error"]
+    assert (error["code"], hint in error["hint"]) == ("E_REFUSED", True), error
+
+
 def test_a_node_that_dies_before_it_has_stored_the_others_consent_gets_it_again(nodes: OwnAuthorities) -> None:
     restart(nodes, "clinic", "consents=kill")
     job_id = nodes.submit(JOB)
@@ -111,6 +122,23 @@ def test_a_job_that_an_away_party_must_approve_waits_for_it(nodes: OwnAuthoritie
     restart(nodes, "lab", accepts=["clinic"])
     both_done(nodes, job_id)
     check_signed(nodes, job_id, {"clinic": "persons", "lab": "rule"})
+
+
+def test_a_job_that_the_other_party_has_no_room_to_store_says_so(nodes: OwnAuthorities) -> None:
+    restart(nodes, "lab", "index=enospc")
+    job_id = nodes.submit(JOB)
+    nodes.wait_until(lambda: nodes.view("clinic", job_id)["queue"]["kind"] == "unable")
+    assert nodes.view("clinic", job_id)["queue"]["reason"] == "lab cannot take part now (E_DISK_FULL)"
+    restart(nodes, "lab")
+    both_done(nodes, job_id)
+
+
+def test_the_runbook_names_all_that_lies_in_a_state_folder(nodes: OwnAuthorities) -> None:
+    entry = RUNBOOK.read_text().partition("## VflDiskLow\n")[2].partition("\n## ")[0]
+    known = set(re.findall(r"`([\w.-]+)`", entry.partition("has these names in `state`:")[2].partition("**Do.**")[0]))
+    lying = {path.name for name in nodes.roles for path in (nodes.folder / name / "state").iterdir()}
+    assert lying - known == set()
+    assert {"jobs.sqlite", "partners", "owner.sock"} <= lying
 
 
 class SeveralAuthorities(OwnAuthorities):

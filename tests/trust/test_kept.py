@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -17,10 +18,11 @@ from vfl_node.settings.connection import Authorities, Peer, Roster
 from vfl_node.settings.node import Settings
 from vfl_node.settings.reading import load_settings
 from vfl_node.transport.authority import make_authority, sign
-from vfl_node.transport.credentials import Credentials, load_credentials
+from vfl_node.transport.credentials import Credentials, load_credentials, write_private
 from vfl_node.trust import pending
 from vfl_node.trust.cards import SignedCard, read_card
 from vfl_node.trust.keys import LEAF_DAYS, own_card, renew
+from vfl_node.trust.succession import give_up, renew_authority
 
 WORDS = ("acorn", "zebra", "acorn", "zebra")
 
@@ -154,6 +156,33 @@ def test_a_key_that_is_not_the_authoritys_renews_nothing(clinic: Own, lab: Own) 
     with pytest.raises(UsageError, match="is not the key of") as caught:
         renew(clinic.settings)
     assert (caught.value.code, files.certificate.read_bytes()) == ("E_CERTIFICATE", before)
+
+
+def test_a_certificate_that_has_expired_says_how_its_party_renews_it(clinic: Own) -> None:
+    settings, later = clinic.settings, datetime.now(timezone.utc) + timedelta(days=LEAF_DAYS + 1)
+    assert settings.tls
+    for mode, told in (("own", f"vfl-node renew --config FILE, which needs {settings.tls.authority_key}"), ("outside", "ask")):
+        files = settings.tls.model_copy(update={"mode": mode})
+        with pytest.raises(UsageError, match="expired on") as caught:
+            load_credentials(files, name="clinic", federation=settings.federation, now=later)
+        assert caught.value.code == "E_CERTIFICATE"
+        assert caught.value.hint.startswith(told)
+
+
+@pytest.mark.parametrize("signs", [renew, renew_authority, give_up])
+def test_without_the_authoritys_key_it_is_to_be_brought_back(clinic: Own, signs: Callable[[Settings], object]) -> None:
+    files = clinic.settings.tls
+    assert files
+    key, before = files.authority_key.read_bytes(), files.certificate.read_bytes()
+    files.authority_key.unlink()
+    with pytest.raises(UsageError) as caught:
+        signs(clinic.settings)
+    assert caught.value.code == "E_FILE"
+    assert str(files.authority_key) in caught.value.message
+    assert caught.value.hint.startswith("bring it back there (mode 0600)")
+    assert files.certificate.read_bytes() == before
+    write_private(files.authority_key, key)
+    signs(clinic.settings)
 
 
 def test_an_owner_who_says_yes_twice_or_to_another_of_that_name_makes_one_peer(clinic: Own, lab: Own, tmp_path: Path) -> None:

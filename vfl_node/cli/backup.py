@@ -89,7 +89,7 @@ def restore(
         err.print("peers are as they were. If you revoked one since: vfl-node revoke NAME")
     for peer in done.manifest.ledgers:
         err.print(
-            f"if {peer} has seen more than is restored, jobs with it end with E_STATE_OLDER. Put a newer copy back, or: "
+            f"if {peer} has seen more than is restored, jobs with it end with E_STATE_OLDER. Then put a newer copy back, or: "
             f"vfl-node accept-loss {peer} --config {config}"
         )
 

@@ -12,7 +12,7 @@ from vfl_node.errors import PolicyError, UsageError, VflError, peer_text
 from vfl_node.execution.allowed import check_allowed
 from vfl_node.node.asked_words import describe
 from vfl_node.node.consents import Consents
-from vfl_node.node.endings import REFUSED, conclude
+from vfl_node.node.endings import REFUSED, conclude, owner_refusal
 from vfl_node.node.persons import NEEDED, Yes, count_yes, hear_yes
 from vfl_node.node.record import Record
 from vfl_node.node.spending import check_budget
@@ -156,7 +156,7 @@ class Approvals:
 
     def _end(self, record: Record, manifest: Manifest, reason: str, note: str, persons: Sequence[str] = ()) -> Record:
         failpoints.reach("decide")
-        refused = {"state": "cancelled", "finished": utc_now(), "code": REFUSED, "message": f"its owner's reason: {reason}"}
+        refused = {"state": "cancelled", "finished": utc_now(), "code": REFUSED, "message": owner_refusal(reason)}
         record = self._store.update(record, self._consents.answer(manifest, "refuse", "persons", note, persons), **refused)
         log.info("job refused by the owner", job=record.id, peer=record.submitter, reason=reason)
         failpoints.reach("decided")

@@ -16,6 +16,7 @@ from vfl_node.node.store import Store
 from vfl_node.process.counters import JOBS_ENDED, code_label
 from vfl_node.process.machine import utc_now
 from vfl_node.settings.node import Settings
+from vfl_node.trust.refusal import RefusalReason
 
 log = structlog.get_logger()
 
@@ -24,6 +25,18 @@ OWN_WISH = "cancelled by this node's owner"
 
 REFUSED = "E_REFUSED"
 """Code of a job that an owner has refused; at that owner's node its message is what the other parties are told."""
+
+
+def owner_refusal(reason: str) -> str:
+    """The message of a job that this node's owner has refused for this reason."""
+    return f"its owner's reason: {reason}"
+
+
+def refusal_hint(name: str, message: str) -> str:
+    """What the submitter does about the refusal of a job by the owner of ``name``, with this message."""
+    if message == owner_refusal(RefusalReason.purpose.value):
+        return "say what it is for: vfl-node submit JOB.yaml --purpose TEXT"
+    return f"ask the owner of {name}"
 
 
 def conclude(settings: Settings, store: Store, record: Record) -> Record:

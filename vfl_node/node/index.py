@@ -165,7 +165,8 @@ class Index:
             yield
             self._db.execute("COMMIT")
         except BaseException:
-            self._db.execute("ROLLBACK")
+            if self._db.in_transaction:  # SQLite has ended it already where the disk is full, and that is the error to tell
+                self._db.execute("ROLLBACK")
             raise
 
     def prune(self, job_id: str, state: str) -> None:

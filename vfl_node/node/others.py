@@ -10,6 +10,7 @@ from vfl_node.errors import Cancelled, GaveWay, PeerError, PeerLost, peer_text
 from vfl_node.execution.live import Stop
 from vfl_node.node.consents import JobConsents
 from vfl_node.node.ending import Ending
+from vfl_node.node.endings import REFUSED, refusal_hint
 from vfl_node.node.faults import JOB_DONE, NOT_NOW
 from vfl_node.node.meeting import Meeting
 from vfl_node.node.peers import Peers
@@ -37,7 +38,6 @@ LOOK_S = 0.2
 INVITED_S = 20.0
 """For how long another party is believed to have a place for the job after it said so."""
 
-
 ENDED = (JOB_DONE, "E_JOB_ENDED", Cancelled.default_code)
 """Codes with which another party says that the job has ended there."""
 
@@ -56,6 +56,7 @@ class Others:
     Attributes:
         names: of these parties.
         queueing: those in whose queues the job waits → whether that node begins nothing new.
+        unable: those that take part and cannot at the moment, such as on a full disk → the code that they told.
         begun: whether the job has had an attempt, so that all of them know of it.
         consents: as they were given.
     """
@@ -65,13 +66,13 @@ class Others:
     ) -> None:
         self.names = record.others(own)
         self.queueing: dict[str, bool] = {}
+        self.unable: dict[str, str] = {}
         self.begun = bool(record.attempt)
         self._own, self._record, self._peers, self._ready, self._ending = own, record, peers, ready, ending
-        self.consents = consents
+        self.consents, self._parties = consents, record.job.parties
         self._settled: set[str] = set()  # who has stored all consents
         self._asked: dict[str, set[str]] = {}  # who has answered last → parties whose owners are asked, as it says
         self._done_at: set[str] = set()
-        self._parties = record.job.parties
         self._invited: dict[str, float] = {}  # party → when it last said that it has a place for the job
 
     @property
@@ -287,6 +288,7 @@ class Others:
             self.hear_consents(name, reply.consents)
         self.queueing = {other: new for other, new in self.queueing.items() if other != name}
         self.queueing |= {name: reply.draining} if reply.waits else {}
+        self.unable = {other: code for other, code in self.unable.items() if other != name}
         if not reply.accepted:
             self._raise_refusal(name, reply)
 
@@ -294,6 +296,7 @@ class Others:
         """Raise what it means for the job that ``name`` does not take part; nothing if its submitter hears it anyway."""
         reason, code = peer_text(reply.reason), peer_text(reply.code, 40)
         if code not in ENDED and (code in NOT_NOW or self._ending.bound):  # such as a full disk: it may be able to, later
+            self.unable |= {name: code_label(code)}
             raise PeerLost(f"{name} cannot take part now: {reason} ({code})")
         if code == JOB_DONE and name != self._parties.active and len(self.names) > 1:  # no other decides for several
             self._done_at.add(name)
@@ -302,7 +305,8 @@ class Others:
         if code not in ENDED:
             if self._own == self._record.submitter or self._relays_to(name):
                 REFUSALS.series(code_label(code), "peer").inc()
-                hint, for_peer = f"ask the owner of {name}", f"{name} refused the job: {reason}"
+                own = code == REFUSED and self._own == self._record.submitter
+                hint, for_peer = refusal_hint(name, reason if own else ""), f"{name} refused the job: {reason}"
                 raise PeerError(f"{for_peer} ({code})", code="E_REFUSED", hint=hint, for_peer=for_peer)
             return
         error = self._ended_error(name, code, reason)

@@ -16,7 +16,7 @@ from vfl_node.process.machine import utc_now
 from vfl_node.report.words import join_names
 from vfl_node.settings.node import Settings
 
-KINDS = ("consent", "hours", "drain", "away", "memory", "quota", "place", "peer", "start")
+KINDS = ("consent", "hours", "drain", "away", "unable", "memory", "quota", "place", "peer", "start")
 """What a job may wait for; the first that holds is shown."""
 
 
@@ -52,7 +52,7 @@ def asked_here(own: str) -> dict[str, Any]:
 def _find(record: Record, own: str, turn: Turn, others: Others, start: JobStart, peers: Peers) -> tuple[str, str]:
     """Kind and words of what a job waits for."""
     position, absent = turn.position, others.absent
-    if undecided := others.asked or others.undecided:
+    if undecided := others.asked or [name for name in others.undecided if name not in others.unable]:
         return "consent", f"consent of {join_names(undecided)}"
     if start.closed:
         return "hours", f"hours from {start.opens}" if start.opens else "hours"
@@ -62,6 +62,8 @@ def _find(record: Record, own: str, turn: Turn, others: Others, start: JobStart,
         status = peers.status()
         since = {name: status.get(name, {}).get("since") for name in absent}  # of one that is revoked nothing is known
         return "away", join_names([f"{name} away{f' since {_clock(str(at))}' if at else ''}" for name, at in since.items()])
+    if unable := others.unable:
+        return "unable", join_names([f"{name} cannot take part now ({code})" for name, code in unable.items()])
     if short := start.short:
         needed, free = (f"{size:.1f}" if size >= 1 else f"{size:.2g}" for size in (short[0] / 2**30, short[1] / 2**30))
         return "memory", f"memory {needed} of {free} GiB"

@@ -85,7 +85,7 @@ PEER_BYTES = _counter("vfl_peer_bytes_total", "Bytes of messages, without what T
 PEER_MESSAGES = _counter("vfl_peer_messages_total", "Messages to and from peers", ["peer", "direction", "type"], 240)
 LINKS_LOST = _counter("vfl_peer_reconnects_total", "Links with a peer that broke and were begun again", ["peer", "cause"], 40)
 CALLS_REFUSED = _counter("vfl_calls_refused_total", "Calls at the port for peers that were refused", ["rpc", "code"], 30)
-HTTP_REQUESTS = _counter("vfl_http_requests_total", "Requests at the HTTP port", ["route", "method", "status"], 150)
+HTTP_REQUESTS = _counter("vfl_http_requests_total", "Requests at the HTTP port", ["route", "method", "status"], 145)
 HTTP_SECONDS = _histogram(
     "vfl_http_request_duration_seconds", "Time until an answer of the HTTP port began", ["route"], _REQUEST_S, 40
 )

@@ -193,7 +193,9 @@ def _check(
         raise unusable(f"{files.certificate} is valid only from {since}", hint="check this machine's clock")
     if now >= leaf.not_valid_after_utc:
         until = f"{leaf.not_valid_after_utc:%Y-%m-%d %H:%M} UTC"
-        raise unusable(f"{files.certificate} expired on {until}", hint="ask the authority for a new one")
+        renew = f"vfl-node renew --config FILE, which needs {files.authority_key}; then start the node again"
+        hint = renew if files.mode == "own" else "ask the authority for a new one"
+        raise unusable(f"{files.certificate} expired on {until}", hint=hint)
     try:
         verify_chain(trusted, chain, now)
     except VerificationError as error:

@@ -109,7 +109,7 @@ def renew(settings: Settings, *, now: datetime | None = None) -> datetime:
             code="E_EXISTS",
             hint="a running node does that by itself; vfl-node card says when",
         )
-    key, own = read_secret(files.authority_key), read_secret(files.key)
+    key, own = read_authority_key(files), read_secret(files.key)
     request = request_for(settings.name, settings.federation, own)
     try:
         authority = files.ca.read_bytes()
@@ -133,6 +133,17 @@ def own_files(settings: Settings) -> Tls:
             hint="have that authority sign a new one, and replace tls.certificate",
         )
     return files
+
+
+def read_authority_key(files: Tls) -> bytes:
+    """The key of this party's own authority, PEM. Raises UsageError where it is not here (``E_FILE``) or not private."""
+    if not files.authority_key.exists():
+        raise UsageError(
+            f"the key of this party's authority is not in {files.authority_key}",
+            code="E_FILE",
+            hint="bring it back there (mode 0600), run the command again, and take it away afterwards if it is kept elsewhere",
+        )
+    return read_secret(files.authority_key)
 
 
 def check_renewed(files: Tls, authority: bytes, fresh: bytes, now: datetime | None) -> None:

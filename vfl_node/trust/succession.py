@@ -28,9 +28,9 @@ from vfl_node.process.files import locked_folder, remove, write_whole
 from vfl_node.settings.connection import Tls
 from vfl_node.settings.node import Settings
 from vfl_node.transport.authority import make_authority, request_for, shorten, sign
-from vfl_node.transport.credentials import Credentials, load_credentials, read_secret
+from vfl_node.transport.credentials import Credentials, load_credentials
 from vfl_node.trust.cards import SignedCard, make_card
-from vfl_node.trust.keys import LEAF_DAYS, check_renewed, own_card, own_files, read_signing_key
+from vfl_node.trust.keys import LEAF_DAYS, check_renewed, own_card, own_files, read_authority_key, read_signing_key
 
 BOTH_DAYS = 30
 """How long peers have to learn of a new authority."""
@@ -56,7 +56,7 @@ def renew_authority(settings: Settings, *, now: datetime | None = None) -> Signe
             hint=f"wait until then; if its key is stolen: vfl-node revoke {settings.name}",
         )
     credentials = _load(settings, now)
-    former, former_key = credentials.authority, read_secret(files.authority_key)
+    former, former_key = credentials.authority, read_authority_key(files)
     request = request_for(settings.name, settings.federation, credentials.key)
     shown = sign(former, former_key, request, days=LEAF_DAYS, now=now)
     check_renewed(files, former, shown, now)
@@ -95,7 +95,7 @@ def give_up(settings: Settings, *, now: datetime | None = None) -> SignedCard:
     follow_up(settings, now)
     credentials = _load(settings, now)
     serial = own_card(credentials).card.serial + 1
-    key = read_secret(files.authority_key)
+    key = read_authority_key(files)
     card = make_card(credentials, read_signing_key(files), key, serial=serial, revoked=True, now=now)
     _stage(files, {"card": card.envelope})
     follow_up(settings, now)
