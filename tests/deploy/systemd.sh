@@ -16,7 +16,7 @@ until_it_is() { # property, value, seconds
 
 if [ ! -x "$root/sbin/init" ]; then
   mkdir -p "$root"
-  debootstrap --variant=minbase --include=systemd,systemd-sysv,dbus,procps,libgomp1 bookworm "$root" ${MIRROR:-} >"$work/debootstrap.log"
+  debootstrap --variant=minbase --include=systemd,systemd-sysv,dbus,procps,libgomp1,libsqlite3-0 bookworm "$root" ${MIRROR:-} >"$work/debootstrap.log"
 fi
 tar -C "$root" -c . | docker import - "$name" >/dev/null
 python=$(.venv/bin/python -c 'import sys; print(sys.base_prefix)')
