@@ -35,7 +35,7 @@ def job() -> Iterator[Job]:
 
 
 def forget_counts() -> None:
-    PREDICTED_ROWS._metric.clear()
+    PREDICTED_ROWS.metric.clear()
     PREDICTED_ROWS._known.clear()
 
 
