@@ -136,6 +136,7 @@ def test_a_new_authority_reaches_a_peer_at_work_and_takes_over_when_the_old_one_
     nodes.restart_in(0)
 
 
+@pytest.mark.slow
 def test_a_peer_that_was_away_too_long_is_told_to_pair_again(nodes: Paired) -> None:
     """The clinic's next authority, and the switch to it, both happen without the lab."""
     nodes.kill("lab", 15)

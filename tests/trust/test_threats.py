@@ -279,7 +279,9 @@ def clocks(nodes: OwnAuthorities) -> Iterator[Callable[..., None]]:
     meet_again(nodes, *nodes.roles)
 
 
-@pytest.mark.parametrize("ahead_s", [0, 600, -600, 2 * DAY_S])
+@pytest.mark.parametrize(
+    "ahead_s", [pytest.param(0, marks=pytest.mark.slow), 600, pytest.param(-600, marks=pytest.mark.slow), 2 * DAY_S]
+)
 def test_a_clock_that_is_wrong_is_named_at_both_and_jobs_run(
     nodes: OwnAuthorities, clocks: Callable[..., None], ahead_s: int
 ) -> None:
@@ -302,6 +304,7 @@ def test_a_clock_from_before_the_certificate_is_named_at_the_start(nodes: OwnAut
         clocks(lab=-2 * DAY_S)
 
 
+@pytest.mark.slow
 def test_nobody_says_yes_after_eight_days(nodes: OwnAuthorities, clocks: Callable[..., None]) -> None:
     meet_again(nodes, "lab", accepts=[])
     job_id = nodes.submit(JOB)
