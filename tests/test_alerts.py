@@ -151,13 +151,17 @@ def test_rules_cases_and_metrics_hold() -> None:
     assert "metrics: ok" in said.stdout
 
 
+UNLESS_MORE = ' unless on (job, instance) vfl_not_ready{code!="E_DRAINING"}'
+"""Of VflNotReady: a node that drains and has another cause is not one that only drains."""
+
+
 @needs_promtool
 @pytest.mark.parametrize(
     ("file", "right", "wrong"),
     [
         ("vfl.rules.yml", "expr: vfl_ready == 0", "expr: vfl_ready = 0"),
-        ("vfl.rules.yml", ' and on (job, instance) vfl_not_ready{code!="E_DRAINING"}', ""),
-        ("vfl.rules.yml", "and on (job, instance) vfl_not_ready{code!=", "unless on (instance) vfl_not_ready{code="),
+        ("vfl.rules.yml", f' unless on (job, instance) (vfl_not_ready{{code="E_DRAINING"}}{UNLESS_MORE})', ""),
+        ("vfl.rules.yml", UNLESS_MORE, ""),
         ("vfl.rules.yml", "expr: vfl_peer_up == 0\n        for: 15m", "expr: vfl_peer_up == 0\n        for: 30m"),
         ("vfl.rules.yml", ">= 0.8", ">= 0.9"),
         ("vfl.rules.test.yml", '{table="default"}\', values: "1x580"', '{table="default"}\', values: "0x580"'),

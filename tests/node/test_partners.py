@@ -15,6 +15,7 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import PolicyError, StateError, UsageError
 from vfl_node.job import Align
 from vfl_node.node.counts import PartnerCounts
+from vfl_node.node.partner_upgrade import CLAIMED
 from vfl_node.node.partners import Partner, accept_loss, accept_loss_of_peer
 from vfl_node.process.files import write_checked
 from vfl_node.session.counted import aligned_sets, changed_sets, linked_sets, served_model, telling_training
@@ -115,6 +116,33 @@ def test_both_owners_accept_a_loss_in_any_order(tmp_path: Path) -> None:
         meet(clinic, lab, "next")
     assert clinic.heads("next", {}).given_up is None
     assert [entry.body["entries"] for entry in lab.lane.list("loss")] == [seen]
+
+
+def test_a_claim_that_outlives_its_acceptance_keeps_nobody_away(tmp_path: Path) -> None:
+    """As where the command that accepts it is killed, or a job writes it down once more just then."""
+    lab, clinic = Partner(tmp_path / "lab", "clinic"), Partner(tmp_path / "clinic", "lab")
+    meet(clinic, lab, "first")
+    shutil.copytree(tmp_path / "lab", tmp_path / "older")
+    meet(clinic, lab, "second")
+    lab = Partner(tmp_path / "older", "clinic")
+    with pytest.raises(StateError):
+        meet(clinic, lab, "next")
+    claim = (lab.folder / CLAIMED).read_bytes()
+    accept_loss(lab)
+    (lab.folder / CLAIMED).write_bytes(claim)
+    accept_loss_of_peer(clinic)
+    meet(clinic, lab, "next")
+    assert not (lab.folder / CLAIMED).exists()
+
+
+def test_of_heads_kept_in_another_order_the_highest_is_given_up(tmp_path: Path) -> None:
+    """Two jobs at the same time."""
+    lab, clinic = Partner(tmp_path / "lab", "clinic"), Partner(tmp_path / "clinic", "lab")
+    for job in ("first", "second"):
+        meet(clinic, lab, job)
+    newest, older = (entry.body for entry in reversed(clinic.lane.list("head")))
+    clinic.lane.append("head", older)
+    assert accept_loss_of_peer(clinic) == newest["theirs"]["entries"] > older["theirs"]["entries"]
 
 
 def test_a_loss_that_was_accepted_for_nothing_keeps_nobody_away(tmp_path: Path) -> None:

@@ -201,6 +201,32 @@ def test_what_was_pruned_since_does_not_keep_the_earlier_index_away(state: Path)
     assert ids(state) == known
 
 
+def test_a_job_that_ended_and_was_pruned_since_keeps_the_earlier_index_away(state: Path) -> None:
+    """With the copy it would go on, though it has ended; one that began since would be unknown, and could begin anew."""
+    with closing(Store(state)) as store:
+        (paused,) = (record.id for record in store.records() if record.state == "paused")
+        store.update(store.record(paused), state="done", finished="now")
+        store.remove(store.record(paused))
+        begun = store.add(JOB, submitter="clinic")
+        store.update(begun, state="done", finished="now")
+        store.remove(store.record(begun.id))
+    refused = refusal(lambda: roll_back(settings(state), 7))
+    assert refused.code == "E_STATE_VERSION"
+    assert paused in refused.message
+    assert begun.id in refused.message
+
+
+def test_a_folder_may_have_any_name(ram: Path) -> None:
+    folder = ram / "site#1 100%25?"
+    folder.mkdir()
+    Store(folder).close()
+    written_by_version_7(folder)
+    assert ids(folder) == []
+    assert roll_back(settings(folder), 7).copied
+    assert ids(folder) == []
+    assert [path.name for path in ram.iterdir()] == [folder.name]
+
+
 @pytest.mark.parametrize(
     ("spoil", "code"), [("flip", "E_STATE_CORRUPT"), ("other", "E_STATE_CORRUPT"), ("gone", "E_STATE_VERSION")]
 )

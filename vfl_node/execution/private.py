@@ -82,7 +82,7 @@ def private_settings(document: Mapping[str, Any], *, source: str, text: str = ""
         ((key,), reason, "leave it out") for key, reason in SET_BY_A_TRIAL.items() if key in document
     ]
     audit = document.get("audit")
-    if isinstance(audit, Mapping) and audit.get("wire") is True:
+    if isinstance(audit, Mapping) and audit.get("wire", False) is not False:
         refused.append((("audit", "wire"), _AT_NODES, "leave it out, or set it in node.yaml: vfl-node audit-wire JOB"))
     for key, reason, hint in refused:
         place = ":".join(map(str, (source, *position(places(text), key, key=True))))

@@ -26,6 +26,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, ValidationError
 
 from vfl_node.errors import StateError, UsageError
 from vfl_node.job import Name
+from vfl_node.node.index_copies import address_of
 from vfl_node.process.archive import damage_error, unpack
 from vfl_node.process.files import fault, holds_checked, read_checked
 from vfl_node.trust.lanes import FILE, NO_LINK, Lane
@@ -181,7 +182,7 @@ def read_head(path: Path, peer: str) -> Head:
 def check_index(path: Path) -> list[str]:
     """The ids of the jobs in a copy of the index that are done. Raises StateError (``E_BACKUP``) if it is damaged."""
     try:
-        with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as index:
+        with closing(sqlite3.connect(address_of(path, "ro"), uri=True)) as index:
             verdict = index.execute("PRAGMA integrity_check(1)").fetchone()[0]
             done = [str(job) for (job,) in index.execute("SELECT id FROM jobs WHERE state = 'done'")]
     except sqlite3.Error as error:

@@ -26,12 +26,17 @@ def copy_index(index: Path, copy: Path) -> None:
     """
     private_file(copy)  # SQLite fills an empty file, and leaves its mode
     try:
-        with closing(sqlite3.connect(f"file:{index}?mode=rw", uri=True, timeout=LOCKED_S)) as database:
+        with closing(sqlite3.connect(address_of(index, "rw"), uri=True, timeout=LOCKED_S)) as database:
             database.execute("VACUUM INTO ?", [str(copy)])
     except sqlite3.OperationalError as error:
         raise OSError(errno.ENOSPC if "full" in str(error) else 0, str(error), str(index)) from None
     except sqlite3.DatabaseError as error:
         raise StateError(f"the job index cannot be copied: {error}", code="E_BACKUP", hint="see the node's log") from None
+
+
+def address_of(index: Path, mode: str) -> str:
+    """By which SQLite opens this file with ``ro`` or ``rw``, and makes none."""
+    return f"{index.absolute().as_uri()}?mode={mode}"
 
 
 def path_of_copy(index: Path, version: int) -> Path:

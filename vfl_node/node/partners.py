@@ -257,9 +257,11 @@ def accept_loss_of_peer(counts: PartnerCounts) -> int:
     heads = counts.lane.list(HEAD)
     if not heads:
         raise UsageError(f"this node has seen no ledger of {counts.peer}", code="E_CONFIG", hint="there is nothing to accept")
-    seen = int(heads[-1].body["theirs"]["entries"])
-    counts.lane.append(PEER_LOST, {"entries": seen, "link": heads[-1].body["theirs"]["link"]})
-    return seen
+    begun = max((entry.number for entry in counts.lane.list(PEER_LOST)), default=0)
+    since = [entry.body["theirs"] for entry in heads if entry.number > begun] or [heads[-1].body["theirs"]]
+    newest = max(since, key=lambda head: int(head["entries"]))
+    counts.lane.append(PEER_LOST, {"entries": newest["entries"], "link": newest["link"]})
+    return int(newest["entries"])
 
 
 def accept_new_answers(folder: Path, peer: str) -> bool:

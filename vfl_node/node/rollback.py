@@ -16,7 +16,7 @@ from vfl_node.errors import StateError, UsageError
 from vfl_node.node.backup_form import INDEX
 from vfl_node.node.faults import cannot_use
 from vfl_node.node.index import check_whole, damage_error, read_min_reader
-from vfl_node.node.index_copies import digest_of, path_of_copy
+from vfl_node.node.index_copies import address_of, digest_of, path_of_copy
 from vfl_node.node.state_lock import LOCK, hold
 from vfl_node.process import failpoints
 from vfl_node.process.files import make_names_durable
@@ -27,6 +27,12 @@ MOST_NAMED = 20
 
 _COMPARED = (("jobs", "id", {"sha256", "figures"}), ("documents", "job", {"body"}))
 """Table, the column with the job's id, and columns that say nothing of a job that others do not."""
+
+_ENDED_AND_PRUNED = """
+    SELECT id FROM main.pruned AS gone WHERE id NOT IN (SELECT id FROM earlier.pruned)
+    AND NOT EXISTS (SELECT 1 FROM earlier.jobs WHERE earlier.jobs.id = gone.id AND earlier.jobs.state = gone.state)
+"""
+"""Jobs that were pruned since, and that the copy does not know as they ended: it would have them go on, or begin anew."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +51,7 @@ class Rollback:
 def roll_back(settings: Settings, version: int) -> Rollback:
     """Have a node that does not run an index that releases of an earlier version can use; whole or not at all.
 
-    Of what happened since the copy, a job that was pruned is listed again until it is pruned once more.
+    A job that had ended before the copy and was pruned since is listed again, until it is pruned once more.
 
     Args:
         settings: of the node.
@@ -76,11 +82,12 @@ def roll_back(settings: Settings, version: int) -> Rollback:
 def _put_back(index: Path, version: int) -> Rollback:
     """As :func:`roll_back`, in a state folder that nobody else uses; raises also what the system says."""
     copy = path_of_copy(index, version)
-    with closing(sqlite3.connect(f"file:{index}?mode=rw", uri=True, isolation_level=None)) as database:
+    with closing(sqlite3.connect(address_of(index, "rw"), uri=True, isolation_level=None)) as database:
         database.text_factory = lambda cell: cell.decode(errors="replace")  # a damaged one may be no text
         check_whole(database, index)
         before = database.execute("PRAGMA user_version").fetchone()[0]
-        if version >= before or version >= read_min_reader(database, index):
+        keeps_copies = bool(_columns(database, "main", "meta"))
+        if version >= before or (keeps_copies and version >= read_min_reader(database, index)):
             return Rollback(before)
         _check_copy(database, copy, version)
         copied = datetime.fromtimestamp(copy.stat().st_mtime, timezone.utc)
@@ -96,7 +103,8 @@ def _put_back(index: Path, version: int) -> Rollback:
 
 def _check_copy(database: sqlite3.Connection, copy: Path, version: int) -> None:
     """Attach the copy as ``earlier``, if it is what the index says that it is. Raises as :func:`_put_back`."""
-    stated = database.execute("SELECT sha256 FROM copies WHERE version = ?", [version]).fetchone()
+    known = _columns(database, "main", "copies")
+    stated = database.execute("SELECT sha256 FROM copies WHERE version = ?", [version]).fetchone() if known else None
     if stated is None or not copy.is_file():
         raise StateError(
             f"the index cannot become one of version {version}: {copy} is not there, or this index does not come from it",
@@ -105,7 +113,7 @@ def _check_copy(database: sqlite3.Connection, copy: Path, version: int) -> None:
         )
     if digest_of(copy) != stated[0]:
         raise damage_error(copy, "it is not what was copied")
-    database.execute("ATTACH ? AS earlier", [f"file:{copy}?mode=ro"])
+    database.execute("ATTACH ? AS earlier", [address_of(copy, "ro")])
     check_whole(database, copy, "earlier")
 
 
@@ -120,6 +128,8 @@ def _find_lost(database: sqlite3.Connection) -> list[str]:
         else:  # nothing of this kind was known then
             changed = f"SELECT {key} FROM main.{table}"  # noqa: S608 - the same
         found |= {job for (job,) in database.execute(f"SELECT {key} FROM ({changed})")}  # noqa: S608 - the same
+    if _columns(database, "main", "pruned") and _columns(database, "earlier", "pruned"):
+        found |= {job for (job,) in database.execute(_ENDED_AND_PRUNED)}
     return sorted(found)
 
 

@@ -140,17 +140,17 @@ class Turns:
     def _for_peers(self) -> int:
         return max(1, self._places - 1)
 
-    def _choose_next(self, holding: Set[Turn]) -> Turn | None:
+    def _choose_next(self, holding: Set[Turn], places: int | None = None) -> Turn | None:
         """Whose turn it is while ``holding`` have places: that of the first job that can go on; if none can, of the first."""
-        fitting = self._fitting(self._sort_waiting(), holding)
+        fitting = self._fitting(self._sort_waiting(), holding, places)
         awake = [turn for turn in fitting if turn._rests_until <= time.monotonic()] or fitting
         return next((turn for turn in awake if turn._able), awake[0] if awake else None)
 
-    def _fitting(self, turns: Sequence[Turn], holding: Set[Turn]) -> list[Turn]:
-        """Those of ``turns`` for which there is a place while ``holding`` have theirs."""
-        running = Counter(turn._peer for turn in holding)
-        own_only = running.total() - running[None] >= self._for_peers
-        room = running.total() < self._places
+    def _fitting(self, turns: Sequence[Turn], holding: Set[Turn], places: int | None = None) -> list[Turn]:
+        """Those of ``turns`` for which there is one of ``places`` (None: the node's) while ``holding`` have theirs."""
+        running, places = Counter(turn._peer for turn in holding), places or self._places
+        own_only = running.total() - running[None] >= max(1, places - 1)
+        room = running.total() < places
         now = time.monotonic()
         wanting = [turn for turn in turns if room and not turn._held_back and turn._away_until <= now]
         free = [turn for turn in wanting if turn.begun or not self.draining]
@@ -228,7 +228,8 @@ class Turn:
         """The job that would go on in the place of this one, and has none otherwise."""
         turns = self._turns
         with turns._changed:
-            following, heir = turns._choose_next(turns._holding), turns._choose_next(turns._holding - {self})
+            places = max(turns._places, len(turns._holding))  # there may be fewer by now than are held
+            following, heir = (turns._choose_next(holding, places) for holding in (turns._holding, turns._holding - {self}))
             return heir if heir is not None and heir._able and heir is not following else None
 
     def must_yield(self, since: float, *, able: bool, queueing: bool, leads: bool) -> bool:

@@ -38,10 +38,14 @@ def keep_wire(trace: Trace, outcome: JobOutcome, job_id: str) -> None:
 
 
 def compare_bytes(run: Mapping[str, Any]) -> int | None:
-    """How many bytes ``vfl_peer_bytes_total`` counts more than are known of, in one run; None: an earlier version looked."""
+    """How many bytes ``vfl_peer_bytes_total`` counts more than are known of, in one run; None: an earlier version looked.
+
+    Frames that belong to no job are not known: each is of a conversation that was not looked at.
+    """
     if "metric" not in run:
         return None
-    seen: int = sum(flow["bytes"] for flow in run["flows"]) + sum(run["metric"]["others"].values())
+    known = {what: size for what, size in run["metric"]["others"].items() if what != "Frame"}
+    seen: int = sum(flow["bytes"] for flow in run["flows"]) + sum(known.values())
     return int(run["metric"]["bytes"]) - seen
 
 

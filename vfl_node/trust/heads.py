@@ -58,7 +58,7 @@ class LaneHeads:
         for missing in (seen, given_up, self._claims.read()):
             if missing and lane.find_link(missing.entries) != missing.link:
                 accepted = any(_is_loss_of(entry, missing) for entry in lane.entries)
-                if accepted and missing is given_up:
+                if accepted and missing is not seen:
                     continue
                 if not accepted:
                     self._claims.write(missing)

@@ -14,6 +14,7 @@ from vfl_node.node.backup import last_backup
 from vfl_node.node.check import TableCheck, check_table
 from vfl_node.node.doctor.finding import Finding, fail, ok, skip, warn
 from vfl_node.node.index import check_version, check_whole
+from vfl_node.node.index_copies import address_of
 from vfl_node.node.ledgers import partners_met, verify_own
 from vfl_node.settings.node import Data, Settings
 
@@ -95,7 +96,7 @@ def check_past(settings: Settings) -> Finding:
 def broken_index(path: Path) -> str:
     """What is wrong with the index of jobs, read without changing it; empty if nothing is."""
     try:
-        with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=5)) as database:
+        with closing(sqlite3.connect(address_of(path, "ro"), uri=True, timeout=5)) as database:
             check_whole(database, path)
             check_version(database, path)
     except StateError as error:
