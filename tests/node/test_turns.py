@@ -56,6 +56,19 @@ def test_as_many_jobs_begin_as_the_machine_has_room_for_at_the_time() -> None:
     assert [turn.take(0) for turn in jobs[5:]] == [True, True]
 
 
+def test_where_more_run_than_may_begin_now_one_that_cannot_go_on_still_gives_its_place_back() -> None:
+    room = math.inf
+    turns = Turns(3, fitting=lambda: room)
+    jobs = [turns.enter(no) for _ in range(3)]
+    assert all(turn.take(0) for turn in jobs)
+    waiting = turns.enter(yes)
+    room = 1.0
+    assert all(turn.must_yield(0.0, able=False, queueing=False, leads=False) for turn in jobs)
+    for turn in jobs:
+        turn.give_back()
+    assert waiting.take(0)
+
+
 def test_the_last_place_is_the_owners_however_many_there_are_now() -> None:
     room = 3.0
     turns = Turns(4, fitting=lambda: room)

@@ -131,3 +131,12 @@ def test_whoever_is_no_peer_is_named() -> None:
     seen = {(("10.0.0.1", 7443), ("10.0.0.9", 1)), (("10.0.0.1", 5), ("10.0.0.2", 7443)), (("10.0.0.1", 6), ("10.0.0.7", 443))}
     assert find_strangers(seen, {7443}, {"10.0.0.2"}) == ["10.0.0.7:443"]
     assert PLANTED.find(b"patient-0001") == Counter(id=1)
+
+
+def test_frames_of_no_job_are_not_known() -> None:
+    """A conversation that nobody told its job, and that was not looked at."""
+    run: dict[str, Any] = {"flows": [{"bytes": 82}], "metric": {"bytes": 6128, "others": {"Frame": 6034, "Notice": 12}}}
+    assert compare_bytes(run) == 6034
+    del run["metric"]["others"]["Frame"]
+    run["metric"]["bytes"] = 94
+    assert compare_bytes(run) == 0

@@ -89,8 +89,9 @@ def _compare(run: dict[str, Any], more: int | None) -> str:
     """How what was looked at compares with ``vfl_peer_bytes_total``, which counts ``more`` bytes."""
     if more is None:
         return "an earlier version has looked, which did not compare with vfl_peer_bytes_total"
-    parts = {"this job": sum(flow["bytes"] for flow in run["flows"])} | run["metric"]["others"]
-    told = " + ".join(f"{size:,} of {what}" for what, size in parts.items())
+    from vfl_node.node.wire import known_bytes  # loads numpy and Arrow
+
+    told = " + ".join(f"{size:,} of {what}" for what, size in known_bytes(run).items())
     rose = f"vfl_peer_bytes_total rose by {run['metric']['bytes']:,} bytes meanwhile"
     return f"{told} = {rose}: equal to the byte" if not more else f"{rose}, but only {told} are known: {more:+,} bytes"
 

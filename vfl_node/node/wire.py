@@ -38,15 +38,17 @@ def keep_wire(trace: Trace, outcome: JobOutcome, job_id: str) -> None:
 
 
 def compare_bytes(run: Mapping[str, Any]) -> int | None:
-    """How many bytes ``vfl_peer_bytes_total`` counts more than are known of, in one run; None: an earlier version looked.
+    """How many bytes ``vfl_peer_bytes_total`` counts more than are known of, in one run; None: an earlier version looked."""
+    return int(run["metric"]["bytes"]) - sum(known_bytes(run).values()) if "metric" in run else None
+
+
+def known_bytes(run: Mapping[str, Any]) -> dict[str, int]:
+    """What is known of the bytes of ``vfl_peer_bytes_total`` in one run, of which the tap has told since it compares.
 
     Frames that belong to no job are not known: each is of a conversation that was not looked at.
     """
-    if "metric" not in run:
-        return None
-    known = {what: size for what, size in run["metric"]["others"].items() if what != "Frame"}
-    seen: int = sum(flow["bytes"] for flow in run["flows"]) + sum(known.values())
-    return int(run["metric"]["bytes"]) - seen
+    others = {what: size for what, size in run["metric"]["others"].items() if what != "Frame"}
+    return {"this job": sum(flow["bytes"] for flow in run["flows"])} | others
 
 
 def read_wire(outcome: JobOutcome) -> list[dict[str, Any]]:
