@@ -81,7 +81,13 @@ class Stage:
         self.all_done(job_id)
 
     def ready(self) -> None:
-        """All nodes are up and connected, and nothing is told to them yet."""
+        """All nodes are up and connected, and nothing is told to them yet.
+
+        A node whose links still greet otherwise is started anew: a failed test left it, and it would never connect.
+        """
+        for name in self.federation.roles:
+            if (self.shared / f"{name}-other-greeting").exists() and self.federation.processes[name].poll() is None:
+                self.federation.kill(name)
         for told in self.shared.iterdir():
             told.unlink()
         for name in self.federation.roles:
