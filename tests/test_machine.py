@@ -1,13 +1,15 @@
-"""What is free: of the machine, and of the control group that this process is in."""
+"""What is free: of the machine, and of the control group that this process is in; and what this process gives back."""
 
 from __future__ import annotations
 
 import math
+import platform
+import threading
 from pathlib import Path
 
 import pytest
 
-from vfl_node.process.machine import free_bytes, used_bytes
+from vfl_node.process.machine import free_bytes, give_memory_back, used_bytes
 
 MIB = 1 << 20
 
@@ -61,3 +63,19 @@ def test_a_system_that_does_not_tell_is_not_held_to_anything(tmp_path: Path) -> 
 
 def test_this_process_holds_some() -> None:
     assert 10 * MIB < used_bytes() < free_bytes() + (1 << 40)
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the C library is not glibc")
+def test_what_a_thread_has_freed_goes_back_to_the_system() -> None:
+    kept: list[bytes] = []
+
+    def take_and_free() -> None:
+        taken = [bytes(2048) for _ in range(50 * MIB // 2048)]  # small pieces: large ones go back at once
+        kept.append(taken[-1])  # above the others, so that these stay
+
+    thread = threading.Thread(target=take_and_free)
+    thread.start()
+    thread.join()
+    held = used_bytes()
+    give_memory_back()
+    assert used_bytes() < held - 25 * MIB

@@ -22,6 +22,7 @@ from vfl_node.job import Job
 from vfl_node.node.pulse import process_cpu_s, threads_cpu_s
 from vfl_node.node.record import Record
 from vfl_node.node.store import Store
+from vfl_node.process.machine import give_memory_back
 from vfl_node.settings.node import Settings
 
 DAY_H = 24
@@ -129,10 +130,11 @@ class Usage:
             self._meters.append(meter)
 
     def rest(self, meter: JobMeter) -> None:
-        """It does not any more."""
+        """It does not any more: the memory that it had goes back to the system."""
         self.measure()
         with self._lock:
             self._meters.remove(meter)
+        give_memory_back()
 
     def keep(self, record: Record, taken: dict[str, Any]) -> None:
         """Store what a job took that has ended. Never raises: what cannot be stored is forgotten with this process."""
