@@ -23,6 +23,7 @@ from vfl_node.node.service import Node
 from vfl_node.node.spending import counts_with
 from vfl_node.node.start_check import StartCheck
 from vfl_node.process.files import write_checked
+from vfl_node.settings.connection import Tls
 
 FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -124,6 +125,12 @@ def test_an_expired_certificate_is_one(node: Node) -> None:
     found = node.health()
     assert (found["status"], causes(node)) == ("degraded", {"E_CERTIFICATE": "the certificate of clinic ends in 3 days"})
     assert found["certificates"] == [{"party": "clinic", "kind": "leaf", "days": 3}]
+    assert "put a new certificate" in found["causes"][0]["hint"]
+    tls = Tls(mode="own", ca="ca.pem", certificate="keys/clinic.crt", key="keys/clinic.key")
+    node._health._settings = node.settings.model_copy(update={"tls": tls})
+    assert "vfl-node renew --config FILE, which needs authority.key" in node.health()["causes"][0]["hint"]
+    Watch.fault, Watch.days = "expired", -1
+    assert "vfl-node renew --config FILE" in node.health()["causes"][0]["hint"]
 
 
 def test_faults_are_looked_for_no_more_often_than_said(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:

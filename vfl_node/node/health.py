@@ -146,7 +146,7 @@ class Health:
         if self._draining:
             yield Cause("drain", "E_DRAINING", "this node begins no job, as its owner wishes", "vfl-node drain --off")
         if (watch := self._peers.certificates) and (fault := watch.fault):
-            hint = "put a valid certificate in its place, or set this machine's clock: the node reads it within 20 s"
+            hint = f"{self._say_how_to_renew()}; or set this machine's clock. The node reads it within 20 s"
             yield Cause("certificate", "E_CERTIFICATE", fault, hint)
         for partner in sorted({*self._settings.peers, *partners_met(self._settings)}):
             try:
@@ -174,7 +174,8 @@ class Health:
         for party, days in self._days_left(peers):
             if days is not None and 0 <= days < EXPIRY_DAYS:
                 own = party == self._settings.name
-                hint = "put a new one in its place: the node reads it by itself" if own else f"ask the owner of {party}"
+                renew = f"{self._say_how_to_renew()}: the node reads it by itself"
+                hint = renew if own else f"ask the owner of {party} to renew it"
                 text = f"the certificate of {party} ends in {days} days"
                 yield Cause(f"certificate {party}", "E_CERTIFICATE", text, hint)
         for name, peer in peers.items():
@@ -185,6 +186,13 @@ class Health:
         if free is not None and free < LOW_DISK:
             text = f"{free / 1e6:.0f} MB are free where the state folder lies"
             yield Cause("room", "E_DISK_FULL", text, "free space, or remove jobs that have ended: vfl-node prune")
+
+    def _say_how_to_renew(self) -> str:
+        """How this node's own certificate is renewed."""
+        files = self._settings.tls
+        if files and files.mode == "own":
+            return f"vfl-node renew --config FILE, which needs {files.authority_key.name}"
+        return "put a new certificate in the place of this one"
 
     def _days_left(self, peers: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, int | None]]:
         yield self._settings.name, self._peers.certificates.days if self._peers.certificates else None
