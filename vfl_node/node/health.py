@@ -11,7 +11,7 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -103,6 +103,10 @@ class Health:
         """Codes of what keeps this node from any job, each once; none: it is ready."""
         return list(dict.fromkeys(fault.code for fault in self._current_faults()))
 
+    def find_status(self) -> str:
+        """``ok``, ``degraded`` or ``failing``; found out with no more work than that takes, since anybody may ask."""
+        return _judge(self._current_faults(), self._find_others(self._peers.status()))
+
     def describe(self) -> dict[str, Any]:
         """For the owner: ``status`` (ok, degraded or failing), ``causes``, ``certificates``, ``backup_age_s`` and ``ledger``.
 
@@ -118,7 +122,7 @@ class Health:
             self._since = {key: self._since.get(key, since) for key, since in known.items()}
             dated = [(cause, cause.since or self._since[cause.about, cause.code]) for cause in causes]
         return {
-            "status": "failing" if faults else "degraded" if others else "ok",
+            "status": _judge(faults, others),
             "causes": [{"code": each.code, "since": since, "text": each.text, "hint": each.hint} for each, since in dated],
             "certificates": [
                 {"party": party, "kind": "leaf", "days": days} for party, days in self._days_left(peers) if days is not None
@@ -197,6 +201,10 @@ class Health:
     def _days_left(self, peers: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, int | None]]:
         yield self._settings.name, self._peers.certificates.days if self._peers.certificates else None
         yield from ((name, peer["certificate_days"]) for name, peer in peers.items())
+
+
+def _judge(faults: Iterable[Cause], others: Iterable[Cause]) -> str:
+    return "failing" if any(faults) else "degraded" if any(others) else "ok"
 
 
 def measure_backup_age(state_dir: Path) -> float | None:
