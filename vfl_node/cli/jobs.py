@@ -226,14 +226,13 @@ def services(
 
 
 def _read_health(client: Client, key: str) -> Any:
-    """What ``/health`` of a node says under ``key``. Raises UsageError: the token does not suffice, or the release has no such key."""
+    """What ``/health`` of a node says under ``key``. Raises UsageError: the token does not suffice, or it has no such key."""
     found = client.health()
     if key in found:
         return found[key]
     if "version" not in found:
-        raise UsageError(
-            f"{key} of this node are not for everybody", code="E_FORBIDDEN", hint="name a token by --token-file FILE"
-        )
+        hint = "name a token of somebody who may look: --token-file FILE"
+        raise UsageError(f"the node does not tell everybody its {key}", code="E_FORBIDDEN", hint=hint)
     raise UsageError(
         f"{found['party']} runs vfl-node {found['version']}, an earlier release that does not tell its {key}",
         code="E_VERSION",
