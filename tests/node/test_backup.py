@@ -8,10 +8,10 @@ import sqlite3
 import stat
 import tarfile
 import threading
-from types import SimpleNamespace
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
