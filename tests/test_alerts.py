@@ -82,6 +82,11 @@ def test_the_runbook_has_a_row_for_each_reason_why_a_job_waits() -> None:
     assert re.findall(r"^\| `(\w+)` \|", entry, re.MULTILINE) == list(KINDS)
 
 
+def test_the_runbook_says_what_to_do_about_any_code_of_a_node_that_is_not_ready() -> None:
+    entry = RUNBOOK.read_text().partition("## VflNotReady\n")[2].partition("\n## ")[0]
+    assert "\n| any other code | " in entry
+
+
 def test_commands_of_the_runbook_exist() -> None:
     command = get_command(app)
     lines = re.findall(r"vfl-node ((?:[a-z-]+|[A-Z]+|--[a-z-]+|[a-z.]+|\d+| )+)", RUNBOOK.read_text())

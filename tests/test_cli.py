@@ -702,6 +702,23 @@ DONE = {"took_s": 75.0, "report": True, "metrics": {"federated": {"auc": 0.97784
 FAILED = {"took_s": 3.0, "error": {"code": "E_TOO_FEW", "message": "too few [records]", "hint": "more of them"}}
 
 
+@pytest.mark.parametrize(
+    ("health", "code", "said"),
+    [
+        ({"party": "clinic", "version": "0.9.0", "places": {}}, "E_VERSION", "clinic runs vfl-node 0.9.0, an earlier release"),
+        ({"status": "ok"}, "E_FORBIDDEN", "--token-file"),
+    ],
+)
+def test_a_node_that_does_not_tell_its_services_is_named(
+    with_node: Any, monkeypatch: pytest.MonkeyPatch, health: dict[str, Any], code: str, said: str
+) -> None:
+    monkeypatch.setattr(FakeNode, "health", lambda _: health)
+    error = with_node(FakeNode([]), "services").exception
+    assert isinstance(error, UsageError)
+    assert error.code == code
+    assert said in f"{error.message} {error.hint}"
+
+
 def test_a_list_of_jobs_says_what_came_of_each(with_node: Any) -> None:
     views = [view("new", "running"), view("good", "done", **DONE), view("bad", "failed", **FAILED)]
     _, new, good, bad, where = with_node(FakeNode(views), "jobs").stdout.splitlines()

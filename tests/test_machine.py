@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from vfl_node.process.machine import free_bytes, give_memory_back, used_bytes
+from vfl_node.process.machine import count_cores, free_bytes, give_memory_back, used_bytes
 
 MIB = 1 << 20
 
@@ -59,6 +59,41 @@ def test_the_older_kind_of_group(system: tuple[Path, Path]) -> None:
 
 def test_a_system_that_does_not_tell_is_not_held_to_anything(tmp_path: Path) -> None:
     assert free_bytes(tmp_path, tmp_path) == math.inf
+
+
+@pytest.mark.parametrize(
+    ("where", "limit", "cores"),
+    [
+        ("box/job", "250000 100000", 2),
+        ("box", "300000 100000", 3),
+        ("", "50000 100000", 1),
+        ("box", "max 100000", 8),
+        ("box", "unclear", 8),
+        ("box", "9900000 100000", 8),
+    ],
+)
+def test_a_group_may_have_the_time_of_fewer_cores(
+    system: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, where: str, limit: str, cores: int
+) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(8)))
+    proc, groups = system
+    assert count_cores(proc, groups) == 8
+    (groups / where).mkdir(parents=True)
+    (groups / where / "cpu.max").write_text(limit + "\n")
+    assert count_cores(proc, groups) == cores
+
+
+@pytest.mark.parametrize(("quota", "cores"), [("350000", 3), ("-1", 8)])
+def test_and_so_may_one_of_the_older_kind(
+    system: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, quota: str, cores: int
+) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(8)))
+    proc, groups = system
+    (proc / "self" / "cgroup").write_text("5:cpuacct,cpu:/box\n4:memory:/other\n0::/\n")
+    (groups / "cpu" / "box").mkdir(parents=True)
+    (groups / "cpu" / "box" / "cpu.cfs_quota_us").write_text(quota + "\n")
+    (groups / "cpu" / "box" / "cpu.cfs_period_us").write_text("100000\n")
+    assert count_cores(proc, groups) == cores
 
 
 def test_this_process_holds_some() -> None:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -9,6 +8,7 @@ from pydantic import BaseModel
 from vfl_node.configuration.models import leaves
 from vfl_node.errors import UsageError
 from vfl_node.job import Job, Parties
+from vfl_node.process.machine import count_cores
 from vfl_node.settings.connection import HttpTls, Webhook
 from vfl_node.settings.consistent import is_loopback
 from vfl_node.settings.defences import DEFENCES
@@ -163,9 +163,9 @@ def test_defences_are_read_in_their_order_and_kept_private_to_the_node(tmp_path:
 
 
 def test_group_operations_use_every_core_unless_told(tmp_path: Path) -> None:
-    assert settings(tmp_path, BASE).group_workers == len(os.sched_getaffinity(0))
+    assert settings(tmp_path, BASE).group_workers == count_cores()
     assert settings(tmp_path, BASE + "group_threads: 3\n").group_workers == 3
-    assert settings(tmp_path, BASE + "threads: 3\n").group_workers == len(os.sched_getaffinity(0))
+    assert settings(tmp_path, BASE + "threads: 3\n").group_workers == count_cores()
 
 
 def test_small_sets_are_refused_by_default_for_the_reason_given() -> None:
@@ -244,7 +244,7 @@ def test_how_many_jobs_run_is_read_by_its_name_of_the_release_before_or_goes_by_
     assert (read.queue.max_running, read.queue.places, read.queue.share_of("lab").stored) == (3, 3, 7)
     with pytest.raises(UsageError, match="leave it out"):
         settings(tmp_path, f"{given}jobs_at_once: 3\nqueue: {{max_running: 4}}\n")
-    assert settings(tmp_path, f"{given}queue: {{max_running: auto}}\n").queue.places == min(64, len(os.sched_getaffinity(0)))
+    assert settings(tmp_path, f"{given}queue: {{max_running: auto}}\n").queue.places == min(64, count_cores())
     for wrong in ("0", "65", "all"):
         with pytest.raises(UsageError, match=r"queue\.max_running"):
             settings(tmp_path, f"{given}queue: {{max_running: {wrong}}}\n")

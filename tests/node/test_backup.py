@@ -11,6 +11,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -418,6 +419,11 @@ def test_before_an_upgrade_the_state_is_looked_at_and_not_changed(clinic: Clinic
             patch.setattr(index, "MIGRATIONS", more)
             found = looks(clinic)
             assert said in (found["ok"] if step == 1 else found["FAIL"])[0]
+            if step == 1:
+                assert " MB are free" in found["ok"][1]
+                patch.setattr(upgrade_check.shutil, "disk_usage", lambda _: SimpleNamespace(free=10_000))
+                (failed,) = looks(clinic)["FAIL"]
+                assert "0.0 MB are free where" in failed
     with monkeypatch.context() as patch:
         patch.setattr(upgrade_check, "FILES_VERSION", 0)
         assert len(looks(clinic)["FAIL"]) == len(clinic.under_way) + 1  # and the memory of the lab

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -111,7 +112,7 @@ def test_what_other_jobs_have_reserved_is_not_free_until_they_end(free: dict[str
     kept.reserve("fourth", large, "passive", None, Limits())
 
 
-def test_as_many_jobs_fit_as_are_like_the_largest_that_runs(free: dict[str, float]) -> None:
+def test_as_many_jobs_fit_as_are_like_the_largest_that_runs(free: dict[str, float], monkeypatch: pytest.MonkeyPatch) -> None:
     small, large = job({"bottom": [1000, 1000]}), job({"bottom": [2000, 2000]})
     size = need(large, "passive", TableShape()).bytes
     free["free"] = 3.5 * size
@@ -122,6 +123,14 @@ def test_as_many_jobs_fit_as_are_like_the_largest_that_runs(free: dict[str, floa
     assert kept.count_fitting() == 3.5
     free["free"] = size / 9  # others have taken it meanwhile
     assert kept.count_fitting() >= 1
+    free["free"] = 3.5 * size
+    service = SimpleNamespace(is_service=True)
+    with monkeypatch.context() as patched:
+        patched.setattr(kept, "fit", lambda *_: 9 * size)
+        kept.reserve("service", service, "passive", None, Limits())  # type: ignore[arg-type] # as far as it is asked
+        assert kept.count_fitting() == (kept.free_bytes + need(small, "passive", TableShape()).bytes + size) / size
+    kept.release("service")
+    assert kept.count_fitting() == 3.5
     kept.release("large")
     free["free"] = math.inf  # where the system does not tell
     assert kept.count_fitting() == math.inf

@@ -29,6 +29,7 @@ class At:
         with pytest.raises(VflError) as caught, self.ending.heeding():
             raise failure
         state, error = self.ending.judge(caught.value)
+        assert state != "unconfirmed" or "/health says under peers" in error.hint  # also of one that has another version since
         return state, error.code if error else ""
 
 

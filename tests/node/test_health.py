@@ -23,6 +23,7 @@ from vfl_node.node.service import Node
 from vfl_node.node.spending import counts_with
 from vfl_node.node.start_check import StartCheck
 from vfl_node.process.files import write_checked
+from vfl_node.settings.connection import Tls
 
 FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -34,7 +35,7 @@ def causes(node: Node) -> dict[str, str]:
 
 def test_a_node_that_lacks_nothing_is_ok_and_ready(node: Node) -> None:
     found = node.health()
-    assert (found["status"], found["causes"], node.list_faults()) == ("ok", [], [])
+    assert (found["status"], found["causes"], node.list_faults(), node.find_status()) == ("ok", [], [], "ok")
     assert found["backup_age_s"] is None
     assert found["ledger"] == {"lab": {"entries": 1, "head_age_s": None}}
 
@@ -96,7 +97,7 @@ def test_what_keeps_it_from_any_job_is_a_fault(node: Node, injure: Callable[[Nod
     injure(node)
     assert node.list_faults() == [code]
     found = node._health.describe()
-    assert found["status"] == "failing"
+    assert found["status"] == node.find_status() == "failing"
     assert [(cause["code"], bool(cause["text"]), bool(cause["hint"])) for cause in found["causes"]] == [(code, True, True)]
     if injure is _close_index:
         node._store._index._db = sqlite3.connect(":memory:")  # for the end of the test
@@ -124,6 +125,12 @@ def test_an_expired_certificate_is_one(node: Node) -> None:
     found = node.health()
     assert (found["status"], causes(node)) == ("degraded", {"E_CERTIFICATE": "the certificate of clinic ends in 3 days"})
     assert found["certificates"] == [{"party": "clinic", "kind": "leaf", "days": 3}]
+    assert "put a new certificate" in found["causes"][0]["hint"]
+    tls = Tls(mode="own", ca="ca.pem", certificate="keys/clinic.crt", key="keys/clinic.key")
+    node._health._settings = node.settings.model_copy(update={"tls": tls})
+    assert "vfl-node renew --config FILE, which needs authority.key" in node.health()["causes"][0]["hint"]
+    Watch.fault, Watch.days = "expired", -1
+    assert "vfl-node renew --config FILE" in node.health()["causes"][0]["hint"]
 
 
 def test_faults_are_looked_for_no_more_often_than_said(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,4 +181,4 @@ def test_what_may_keep_it_from_some_jobs_is_a_cause(node: Node, monkeypatch: pyt
     assert causes(node)["E_YAML"] == "the policy that holds is an earlier one: policy.yaml: line 3"
     monkeypatch.setattr(health, "LOW_DISK", 1 << 62)
     assert "E_DISK_FULL" in causes(node)
-    assert node.health()["status"] == "degraded"
+    assert node.health()["status"] == node.find_status() == "degraded"

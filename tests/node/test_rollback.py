@@ -23,6 +23,7 @@ from vfl_node.configuration.models import parse
 from vfl_node.errors import VflError
 from vfl_node.job import Job
 from vfl_node.node import index
+from vfl_node.node.index_copies import keep_copy
 from vfl_node.node.rollback import MOST_NAMED, roll_back
 from vfl_node.node.store import Store
 from vfl_node.process import failpoints
@@ -142,6 +143,33 @@ def test_the_earlier_index_is_put_back_and_may_be_brought_up_to_date_again(state
     assert ids(state) == known
     assert roll_back(settings(state), index.VERSION).copied is None
     assert roll_back(settings(state), index.VERSION + 1).copied is None
+
+
+def test_the_newest_copy_that_the_earlier_release_can_use_is_put_back(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is of a version before that of the release, which brings it up to date by itself."""
+    known, present = ids(state), index.VERSION
+    newest = present + 2
+    with monkeypatch.context() as patch:  # the release after the next
+        more = ("CREATE TABLE another (id TEXT)",), ("CREATE TABLE one_more (id TEXT)",)
+        patch.setattr(index, "MIGRATIONS", (*index.MIGRATIONS, *more))
+        patch.setattr(index, "VERSION", newest)
+        patch.setattr(index, "MIN_READER", newest)
+        assert ids(state) == known
+    assert f"copies of version 7 and {present} " in refusal(lambda: roll_back(settings(state), 6)).message
+    rolled = roll_back(settings(state), present + 1)
+    assert (rolled.before, rolled.version, version_of(state / "jobs.sqlite")) == (newest, present, present)
+    assert files(state) == {"jobs.sqlite", "jobs.sqlite.v7"}
+    assert ids(state) == known
+
+
+def test_a_copy_that_root_makes_is_its_users(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given, about = list[tuple[str, int, int]](), (state / "jobs.sqlite").stat()
+    monkeypatch.setattr(os, "chown", lambda path, *owner, **_: given.append((path.name, *owner)))
+    keep_copy(state / "jobs.sqlite", 7)
+    assert given == []
+    monkeypatch.setattr(os, "geteuid", lambda: about.st_uid + 1)
+    keep_copy(state / "jobs.sqlite", 7)
+    assert given == [("jobs.sqlite.v7.tmp", about.st_uid, about.st_gid)]
 
 
 def test_what_only_the_journal_has_does_not_come_into_the_copy(state: Path, tmp_path: Path) -> None:

@@ -239,3 +239,4 @@ def test_a_frame_in_pieces_is_read_as_protobuf_reads_it(fields: list[bytes], los
         assert bytes(frame.body) == b"".join(body_pieces(frame)) == expected.body
         assert {name: getattr(frame, name) for name in HEAD} == {name: getattr(expected, name) for name in HEAD}
         assert b"".join(pieces_of(frame)) == data or not isinstance(frame, LongFrame)
+        assert frame.ByteSize() == len(data)  # as received, however it was written

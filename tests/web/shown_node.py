@@ -204,6 +204,9 @@ class View:
     def list_faults(self) -> list[str]:
         return self.faults
 
+    def find_status(self) -> str:
+        return self.status
+
     def health(self) -> dict[str, Any]:
         data = {"status": "unusable", "errors": [{"code": "E_CSV", "message": HOSTILE, "hint": ""}]}
         told = {"predicted_rows": {"used": 7, "allowed": 10_000}}

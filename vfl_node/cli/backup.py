@@ -125,7 +125,8 @@ def rollback(
 
     done = roll_back(load_settings(config), to)
     if done.copied:
-        out.print(f"the index is again as it was on {done.copied:%Y-%m-%d %H:%M} UTC, of version {to} (it was {done.before})")
+        which = f"of version {done.version} (it was {done.before})"
+        out.print(f"the index is again as it was on {done.copied:%Y-%m-%d %H:%M} UTC, {which}")
         out.print("start the earlier release now")
     else:
         out.print(f"nothing needs to be done: releases of version {to} can use the index as it is (version {done.before})")

@@ -30,6 +30,7 @@ from vfl_node.cli.shared import (
 )
 from vfl_node.errors import UsageError
 from vfl_node.job import load_job, parse_job
+from vfl_node.node.client import Client
 from vfl_node.report.summary import main_text
 from vfl_node.report.words import human_seconds, human_span
 from vfl_node.web.wanted import GROUPS, KINDS, RESUMABLE
@@ -126,7 +127,7 @@ def drain(
     if off:
         out.print("the node begins jobs again")
         return
-    while (busy := client.health()["places"]["busy"]) and wait:
+    while (busy := _read_health(client, "places")["busy"]) and wait:
         time.sleep(DRAIN_LOOK_S)
     out.print(f"the node begins no job; {busy or 'none'} still {'run' if busy > 1 else 'runs'}")
 
@@ -207,7 +208,7 @@ def services(
     as_json: Annotated[bool, typer.Option("--json")] = False,
 ) -> None:
     """List the services of predictions of a running node, and how much more others may learn about their models."""
-    found = client_at(config, node, token_file).health()["services"]
+    found = _read_health(client_at(config, node, token_file), "services")
     if as_json:
         print_json(found)
         return
@@ -222,6 +223,21 @@ def services(
             *(each[key] or "" for key in ("job", "model", "state", "asker")), f"{each['requests']:,}", rows, _left(each)
         )
     print_table(table)
+
+
+def _read_health(client: Client, key: str) -> Any:
+    """What ``/health`` of a node says under ``key``. Raises UsageError: the token does not suffice, or it has no such key."""
+    found = client.health()
+    if key in found:
+        return found[key]
+    if "version" not in found:
+        hint = "name a token of somebody who may look: --token-file FILE"
+        raise UsageError(f"the node does not tell everybody its {key}", code="E_FORBIDDEN", hint=hint)
+    raise UsageError(
+        f"{found['party']} runs vfl-node {found['version']}, an earlier release that does not tell its {key}",
+        code="E_VERSION",
+        hint="upgrade that node, or run the command of its own release",
+    )
 
 
 def _left(service: dict[str, Any]) -> str:
@@ -241,7 +257,7 @@ def budgets(
     as_json: Annotated[bool, typer.Option("--json")] = False,
 ) -> None:
     """Show what is used of the limits that a running node's owner sets over many jobs, with each peer and of each model."""
-    found = client_at(config, node, token_file).health()["budgets"]
+    found = _read_health(client_at(config, node, token_file), "budgets")
     if as_json:
         print_json(found)
         return

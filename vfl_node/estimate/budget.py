@@ -51,6 +51,7 @@ class Budget:
         self._memory_mib, self._models, self._protection = memory_mib, models, protection
         self._idle_bytes = used_bytes()
         self._reserved: dict[str, int] = {}
+        self._services: set[str] = set()
         self._lock = threading.Lock()
 
     def reserve(self, job_id: str, job: Job, role: Role, table: Table | None, limits: Limits, model: Job | None = None) -> None:
@@ -66,6 +67,8 @@ class Budget:
         with self._lock:
             self._reserved.pop(job_id, None)
             self._reserved[job_id] = self.fit(job, role, shape_of(table), limits, model)
+            if job.is_service:
+                self._services.add(job_id)
 
     def fit(self, job: Job, role: Role, table: TableShape, limits: Limits, model: Job | None = None) -> int:
         """How many bytes the job needs, if they are free. Args and Raises as :meth:`reserve`."""
@@ -91,15 +94,19 @@ class Budget:
             return sum(self._reserved.values())
 
     def count_fitting(self) -> float:
-        """How many jobs fit into memory that need as much as the largest of those that have reserved some; at least 1."""
+        """How many jobs fit into memory that need as much as the largest of those that have reserved some; at least 1.
+
+        Services of predictions are none of them: they take no place, and what they have reserved is not free.
+        """
         with self._lock:
-            largest, reserved = max(self._reserved.values(), default=0), sum(self._reserved.values())
-        return max(1, (self.free_bytes + reserved) / largest) if largest else math.inf
+            sizes = [size for job_id, size in self._reserved.items() if job_id not in self._services]
+        return max(1, (self.free_bytes + sum(sizes)) / max(sizes)) if any(sizes) else math.inf
 
     def release(self, job_id: str) -> None:
         """The job takes none any more. Idempotent."""
         with self._lock:
             self._reserved.pop(job_id, None)
+            self._services.discard(job_id)
 
 
 def _memory_error(needed: Need, free: float, others: int) -> MemoryShort:

@@ -39,7 +39,7 @@ def table(plan: Plan, costs: dict[str, Range]) -> list[tuple[str, ...]]:
         "wire_s": (f"  to send at {plan.rate_mbit_s:g} Mbit/s", _duration),
         "disk_s": ("  to write", _duration),
         "cpu_s": (f"CPU time, {plan.whose}", _duration),
-        "node_s": ("  to begin and read the table", _duration),
+        "node_s": ("  more, to begin and read the table", _duration),
         "sent_bytes": ("  sent", _size),
         "received_bytes": ("  received", _size),
         "memory_bytes": ("  memory", _size),

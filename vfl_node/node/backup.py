@@ -30,7 +30,7 @@ from vfl_node.node.backup_form import (
 )
 from vfl_node.node.index_copies import copy_index
 from vfl_node.process.archive import ArchiveWriter
-from vfl_node.process.files import read_checked, scratch, write_checked, writing_whole
+from vfl_node.process.files import give_to_owner_of, read_checked, scratch, write_checked, writing_whole
 from vfl_node.settings.node import Settings
 from vfl_node.trust.audit_log import FILE as AUDIT_LOG
 from vfl_node.trust.audit_log import list_files, locked
@@ -114,9 +114,7 @@ def last_backup(state_dir: Path) -> datetime | None:
 def note(state: Path, at: datetime) -> None:
     """Write down when the last backup was written, in a file of the state folder's owner. Raises OSError."""
     write_checked(state / LAST, json.dumps({"at": at.isoformat()}).encode())
-    about = state.stat()
-    if about.st_uid != os.geteuid():  # root backs up the node of another user
-        os.chown(state / LAST, about.st_uid, about.st_gid)
+    give_to_owner_of(state, state / LAST)
 
 
 def _stage(settings: Settings, stage: Path, *, models: bool) -> BackupManifest:

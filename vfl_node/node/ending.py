@@ -89,6 +89,7 @@ class Ending:
         if self._is_undecided(failure) or (isinstance(failure, PeerLost) and outcome.sealed):
             text = f"this party's part is stored, and it is not known whether all others have stored theirs: {failure.message}"
             hint = failure.hint or "it goes on when the others are back, or by vfl-node resume JOB"
+            hint = f"/health says under peers what keeps one away now, such as another version; {hint}"
             return "unconfirmed", PeerLost(text, code="E_UNCONFIRMED", hint=hint)
         return "failed", failure
 

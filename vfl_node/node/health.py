@@ -11,7 +11,7 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -103,6 +103,10 @@ class Health:
         """Codes of what keeps this node from any job, each once; none: it is ready."""
         return list(dict.fromkeys(fault.code for fault in self._current_faults()))
 
+    def find_status(self) -> str:
+        """``ok``, ``degraded`` or ``failing``; found out with no more work than that takes, since anybody may ask."""
+        return _judge(self._current_faults(), self._find_others(self._peers.status()))
+
     def describe(self) -> dict[str, Any]:
         """For the owner: ``status`` (ok, degraded or failing), ``causes``, ``certificates``, ``backup_age_s`` and ``ledger``.
 
@@ -118,7 +122,7 @@ class Health:
             self._since = {key: self._since.get(key, since) for key, since in known.items()}
             dated = [(cause, cause.since or self._since[cause.about, cause.code]) for cause in causes]
         return {
-            "status": "failing" if faults else "degraded" if others else "ok",
+            "status": _judge(faults, others),
             "causes": [{"code": each.code, "since": since, "text": each.text, "hint": each.hint} for each, since in dated],
             "certificates": [
                 {"party": party, "kind": "leaf", "days": days} for party, days in self._days_left(peers) if days is not None
@@ -146,7 +150,7 @@ class Health:
         if self._draining:
             yield Cause("drain", "E_DRAINING", "this node begins no job, as its owner wishes", "vfl-node drain --off")
         if (watch := self._peers.certificates) and (fault := watch.fault):
-            hint = "put a valid certificate in its place, or set this machine's clock: the node reads it within 20 s"
+            hint = f"{self._say_how_to_renew()}; or set this machine's clock. The node reads it within 20 s"
             yield Cause("certificate", "E_CERTIFICATE", fault, hint)
         for partner in sorted({*self._settings.peers, *partners_met(self._settings)}):
             try:
@@ -174,7 +178,8 @@ class Health:
         for party, days in self._days_left(peers):
             if days is not None and 0 <= days < EXPIRY_DAYS:
                 own = party == self._settings.name
-                hint = "put a new one in its place: the node reads it by itself" if own else f"ask the owner of {party}"
+                renew = f"{self._say_how_to_renew()}: the node reads it by itself"
+                hint = renew if own else f"ask the owner of {party} to renew it"
                 text = f"the certificate of {party} ends in {days} days"
                 yield Cause(f"certificate {party}", "E_CERTIFICATE", text, hint)
         for name, peer in peers.items():
@@ -186,9 +191,20 @@ class Health:
             text = f"{free / 1e6:.0f} MB are free where the state folder lies"
             yield Cause("room", "E_DISK_FULL", text, "free space, or remove jobs that have ended: vfl-node prune")
 
+    def _say_how_to_renew(self) -> str:
+        """How this node's own certificate is renewed."""
+        files = self._settings.tls
+        if files and files.mode == "own":
+            return f"vfl-node renew --config FILE, which needs {files.authority_key.name}"
+        return "put a new certificate in the place of this one"
+
     def _days_left(self, peers: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, int | None]]:
         yield self._settings.name, self._peers.certificates.days if self._peers.certificates else None
         yield from ((name, peer["certificate_days"]) for name, peer in peers.items())
+
+
+def _judge(faults: Iterable[Cause], others: Iterable[Cause]) -> str:
+    return "failing" if any(faults) else "degraded" if any(others) else "ok"
 
 
 def measure_backup_age(state_dir: Path) -> float | None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from vfl_node.errors import StateError
 from vfl_node.process import failpoints
-from vfl_node.process.files import make_names_durable, private_file
+from vfl_node.process.files import give_to_owner_of, make_names_durable, private_file
 
 LOCKED_S = 60.0
 """How long a copy waits for another program that has locked the index."""
@@ -47,6 +47,8 @@ def path_of_copy(index: Path, version: int) -> Path:
 def keep_copy(index: Path, version: int) -> str:
     """Copy an index of this version beside it, in the place of an earlier copy of that version, whole or not at all.
 
+    The copy is for the owner of the index only (0600), also if root makes it.
+
     Returns:
         The SHA-256 of the copy, in hexadecimal.
 
@@ -60,6 +62,7 @@ def keep_copy(index: Path, version: int) -> str:
         failpoints.reach("write")
         temporary.unlink(missing_ok=True)  # of a process that was killed
         copy_index(index, temporary)
+        give_to_owner_of(index, temporary)
         digest = digest_of(temporary)
         with temporary.open("rb") as file:
             os.fsync(file.fileno())  # SQLite does not

@@ -41,15 +41,20 @@ class Rollback:
 
     Attributes:
         before: version of the index as it was found.
+        version: as it is now.
         copied: when the index was copied that is put back; None: the one that is there can stay.
     """
 
     before: int
+    version: int
     copied: datetime | None = None
 
 
 def roll_back(settings: Settings, version: int) -> Rollback:
     """Have a node that does not run an index that releases of an earlier version can use; whole or not at all.
+
+    Those releases bring an index of a still earlier version up to date by themselves. So the newest copy is put back that has
+    their version or an earlier one.
 
     A job that had ended before the copy and was pruned since is listed again, until it is pruned once more.
 
@@ -81,15 +86,14 @@ def roll_back(settings: Settings, version: int) -> Rollback:
 
 def _put_back(index: Path, version: int) -> Rollback:
     """As :func:`roll_back`, in a state folder that nobody else uses; raises also what the system says."""
-    copy = path_of_copy(index, version)
     with closing(sqlite3.connect(address_of(index, "rw"), uri=True, isolation_level=None)) as database:
         database.text_factory = lambda cell: cell.decode(errors="replace")  # a damaged one may be no text
         check_whole(database, index)
         before = database.execute("PRAGMA user_version").fetchone()[0]
         keeps_copies = bool(_columns(database, "main", "meta"))
         if version >= before or (keeps_copies and version >= read_min_reader(database, index)):
-            return Rollback(before)
-        _check_copy(database, copy, version)
+            return Rollback(before, before)
+        version, copy = _attach_copy(database, index, version)
         copied = datetime.fromtimestamp(copy.stat().st_mtime, timezone.utc)
         if lost := _find_lost(database):
             raise _loss(lost, version, copied)
@@ -98,23 +102,32 @@ def _put_back(index: Path, version: int) -> Rollback:
     failpoints.reach("rename")
     copy.replace(index)
     make_names_durable(index.parent)
-    return Rollback(before, copied)
+    return Rollback(before, version, copied)
 
 
-def _check_copy(database: sqlite3.Connection, copy: Path, version: int) -> None:
-    """Attach the copy as ``earlier``, if it is what the index says that it is. Raises as :func:`_put_back`."""
-    known = _columns(database, "main", "copies")
-    stated = database.execute("SELECT sha256 FROM copies WHERE version = ?", [version]).fetchone() if known else None
-    if stated is None or not copy.is_file():
+def _attach_copy(database: sqlite3.Connection, index: Path, version: int) -> tuple[int, Path]:
+    """Attach the newest copy of this version or an earlier one as ``earlier``, if it is what the index says that it is.
+
+    Returns:
+        Its version, and where it lies.
+
+    Raises: as :func:`_put_back`.
+    """
+    stated = dict(database.execute("SELECT version, sha256 FROM copies")) if _columns(database, "main", "copies") else {}
+    there = sorted(each for each in stated if path_of_copy(index, each).is_file())
+    if not (fitting := [each for each in there if each <= version]):
+        copies = f"copies of version {' and '.join(map(str, there))}" if there else "no copy"
         raise StateError(
-            f"the index cannot become one of version {version}: {copy} is not there, or this index does not come from it",
+            f"the index cannot become one of version {version}: beside {index} there is {copies} from which it comes",
             code="E_STATE_VERSION",
             hint="keep this release, or restore a backup that the earlier release has made (vfl-node restore)",
         )
-    if digest_of(copy) != stated[0]:
+    copy = path_of_copy(index, fitting[-1])
+    if digest_of(copy) != stated[fitting[-1]]:
         raise damage_error(copy, "it is not what was copied")
     database.execute("ATTACH ? AS earlier", [address_of(copy, "ro")])
     check_whole(database, copy, "earlier")
+    return fitting[-1], copy
 
 
 def _find_lost(database: sqlite3.Connection) -> list[str]:

@@ -108,6 +108,7 @@ class Node:
         self._health = Health(settings, self._store, self.peers, self._data, self.policies, self._works.draining)
         self._meter = NodeMeter(settings, self._store, self._jobs, self._works, self.peers, self._data, self._health)
         self.tick, self.is_live, self.list_faults = self._health.tick, self._health.is_live, self._health.list_faults
+        self.find_status = self._health.find_status
         self._membership = Membership(settings, self._roster, self._works, self.peers)
         cards.on_given_up = self._membership.take_leave
         with starting(settings.state_dir):

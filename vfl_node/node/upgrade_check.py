@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
@@ -48,6 +49,7 @@ def check_upgrade(settings: Settings) -> Iterator[Look]:
         raise UsageError(f"{settings.state_dir} has no state of a node", code="E_FILE", hint="there is nothing to upgrade")
     with scratch("vfl-upgrade-") as folder:
         copy_index(settings.state_dir / INDEX, copy := folder / INDEX)
+        size = copy.stat().st_size
         with closing(sqlite3.connect(copy)) as database:
             before = database.execute("PRAGMA user_version").fetchone()[0]
         try:
@@ -62,9 +64,18 @@ def check_upgrade(settings: Settings) -> Iterator[Look]:
     else:
         made = f"stays version {before}"
     yield Look("ok", f"the index {made}")
+    if before < INDEX_VERSION:
+        yield _look_at_room(settings.state_dir, 2 * size)  # the copy, and a journal in which every page may be written
     yield from _look_at_jobs(settings, [Record(**values) if values else damaged_record(row) for row, values in rows])  # type: ignore[arg-type]
     yield from _look_at_partners(settings)
     yield from _look_at_peers(settings)
+
+
+def _look_at_room(state_dir: Path, needed: int) -> Look:
+    """Whether the disk has so many bytes for the copy of the index, and for bringing the index up to date."""
+    free = shutil.disk_usage(state_dir).free
+    text = f"the index and its copy need up to {needed / 1e6:,.1f} MB more, and {free / 1e6:,.1f} MB are free"
+    return Look("ok", text) if free >= needed else Look("FAIL", f"{text} where {state_dir} lies: free space before")
 
 
 def _look_at_jobs(settings: Settings, records: Sequence[Record]) -> Iterator[Look]:

@@ -176,6 +176,13 @@ def private_file(path: Path) -> None:
         os.close(opened)
 
 
+def give_to_owner_of(other: Path, path: Path) -> None:
+    """Where root works on the node of another user: give ``path`` the owner and the group of ``other``. Raises OSError."""
+    about = other.stat()
+    if about.st_uid != os.geteuid():
+        os.chown(path, about.st_uid, about.st_gid, follow_symlinks=False)
+
+
 @contextmanager
 def locked_folder(path: Path) -> Iterator[None]:
     """A context in which no other process or thread holds the folder ``path`` so. Raises OSError."""

@@ -1,4 +1,4 @@
-"""How much memory this process may still take: what the machine has free, or its control group if that is less."""
+"""How much memory and how many cores this process may still take: of the machine, or of its control group if that is less."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import math
 import os
 import re
 import shutil
+from collections.abc import Iterator
 from contextlib import suppress
 from datetime import datetime, timezone
 from pathlib import Path
@@ -30,16 +31,8 @@ def free_bytes(proc: Path = _PROC, groups: Path = _GROUPS) -> float:
     with suppress(OSError):
         if match := re.search(r"^MemAvailable:\s+(\d+) kB", (proc / "meminfo").read_text(), re.MULTILINE):
             free = int(match[1]) * 1024
-        for line in (proc / "self" / "cgroup").read_text().splitlines():
-            _, controllers, own = line.split(":", 2)
-            kind = "memory" if "memory" in controllers.split(",") else controllers
-            if kind in _FILES:
-                root = groups / kind
-                for folder in (root / own.strip("/"), *(root / own.strip("/")).parents):
-                    free = min(free, _free_in_group(folder, *_FILES[kind]))
-                    if folder == root:
-                        break
-    return free
+    inside = (_free_in_group(folder, *_FILES[kind]) for kind, folder in _own_groups("memory", proc, groups))
+    return min(free, *inside, math.inf)
 
 
 def machine_state(folder: Path) -> dict[str, int | None]:
@@ -50,9 +43,13 @@ def machine_state(folder: Path) -> dict[str, int | None]:
     return {"memory_free": int(memory) if math.isfinite(memory) else None, "disk_free": disk}
 
 
-def count_cores() -> int:
-    """How many cores this process may use."""
-    return len(os.sched_getaffinity(0))
+def count_cores(proc: Path = _PROC, groups: Path = _GROUPS) -> int:
+    """How many whole cores this process may use, at least 1: by its affinity, and by the time that its control group allows.
+
+    Args: as :func:`free_bytes`.
+    """
+    allowed = (_cores_of_group(folder) for _, folder in _own_groups("cpu", proc, groups))
+    return max(1, int(min(len(os.sched_getaffinity(0)), *allowed, math.inf)))
 
 
 def used_bytes() -> int:
@@ -70,6 +67,30 @@ def give_memory_back() -> None:
     """
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
+
+
+def _own_groups(controller: str, proc: Path, groups: Path) -> Iterator[tuple[str, Path]]:
+    """The control groups of this process, each with those around it: "" (version 2) or ``controller`` (1), and its folder."""
+    with suppress(OSError):
+        for line in (proc / "self" / "cgroup").read_text().splitlines():
+            _, controllers, own = line.split(":", 2)
+            kind = controller if controller in controllers.split(",") else controllers
+            if kind in ("", controller):
+                root = groups / kind
+                inner = root / own.strip("/")
+                yield from ((kind, folder) for folder in (inner, *inner.parents) if folder.is_relative_to(root))
+
+
+def _cores_of_group(folder: Path) -> float:
+    """How many cores' time a control group of either version may use; infinite where it has no limit, or does not say."""
+    with suppress(OSError, ValueError, ZeroDivisionError):
+        if (both := folder / "cpu.max").exists():
+            quota, period = both.read_text().split()
+        else:
+            quota, period = ((folder / f"cpu.cfs_{name}_us").read_text() for name in ("quota", "period"))
+        cores = int(quota) / int(period)
+        return cores if cores > 0 else math.inf  # version 1 says -1
+    return math.inf
 
 
 def _free_in_group(folder: Path, most: str, used: str, cache: str) -> float:

@@ -76,6 +76,16 @@ class LongFrame:
         return b"".join(self.pieces)
 
 
+@dataclass(frozen=True)
+class WideFrame(LongFrame):
+    """A frame that came in other bytes than protobuf writes, such as with a field twice; ``head`` has its body, too."""
+
+    @property
+    def body(self) -> memoryview:
+        """The message in it."""
+        return memoryview(self.head.body)
+
+
 Frame = session_pb2.Frame | LongFrame
 
 
@@ -95,7 +105,8 @@ def parse_frame(pieces: Sequence[bytes]) -> Frame:
     if size >= LONG_BYTES and (place := last_field(pieces[0], _BODY, size)):
         end, start = place
         return LongFrame(session_pb2.Frame.FromString(pieces[0][:end]), tuple(pieces), start)
-    return session_pb2.Frame.FromString(b"".join(pieces))
+    frame = session_pb2.Frame.FromString(b"".join(pieces))
+    return frame if frame.ByteSize() == size else WideFrame(frame, tuple(pieces), 0)
 
 
 def pieces_of(message: Message | LongFrame) -> tuple[bytes, ...]:
@@ -105,7 +116,7 @@ def pieces_of(message: Message | LongFrame) -> tuple[bytes, ...]:
 
 def body_pieces(frame: Frame) -> Sequence[Buffer]:
     """The bytes of a frame's body, in parts that nobody can change."""
-    if isinstance(frame, LongFrame):
+    if isinstance(frame, LongFrame) and not isinstance(frame, WideFrame):
         first, *others = frame.pieces
         return (memoryview(first)[frame.start :], *others)
     return (frame.body,)
