@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 import platform
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
 import pytest
 
-from vfl_node.process.machine import count_cores, free_bytes, give_memory_back, used_bytes
+from vfl_node.process.machine import count_cores, free_bytes, give_memory_back, share_arenas, used_bytes
 
 MIB = 1 << 20
 
@@ -100,7 +102,10 @@ def test_this_process_holds_some() -> None:
     assert 10 * MIB < used_bytes() < free_bytes() + (1 << 40)
 
 
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the C library is not glibc")
+glibc = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the C library is not glibc")
+
+
+@glibc
 def test_what_a_thread_has_freed_goes_back_to_the_system() -> None:
     kept: list[bytes] = []
 
@@ -114,3 +119,27 @@ def test_what_a_thread_has_freed_goes_back_to_the_system() -> None:
     held = used_bytes()
     give_memory_back()
     assert used_bytes() < held - 25 * MIB
+
+
+ARENAS = """
+import ctypes, threading
+from vfl_node.process.machine import share_arenas
+{first}
+all_at_once = threading.Barrier(8)
+def take() -> None:
+    taken = [bytes(2048) for _ in range(100)]
+    all_at_once.wait()
+threads = [threading.Thread(target=take) for _ in range(8)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+libc = ctypes.CDLL(None)
+libc.malloc_info(0, ctypes.c_void_p.in_dll(libc, "stdout"))
+libc.fflush(None)
+"""
+
+
+@glibc
+@pytest.mark.parametrize(("first", "several"), [(f"{share_arenas.__name__}()", False), ("", True)])
+def test_threads_share_two_arenas(first: str, several: bool) -> None:
+    said = subprocess.run([sys.executable, "-c", ARENAS.format(first=first)], capture_output=True, text=True, check=True)
+    assert (said.stdout.count("<heap nr=") > 2) is several

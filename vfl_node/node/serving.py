@@ -17,6 +17,7 @@ from vfl_node.process import failpoints
 from vfl_node.process.counters import count_log_line
 from vfl_node.process.log_file import LogFile
 from vfl_node.process.logs import DEBUG_S, configure_logs, threshold
+from vfl_node.process.machine import share_arenas
 from vfl_node.process.notify import Watchdog, notify
 from vfl_node.settings.logs import LogSettings
 from vfl_node.settings.node import Settings
@@ -38,6 +39,7 @@ def serve(settings: Settings) -> None:
     Raises:
         VflError: the node cannot start.
     """
+    share_arenas()
     check_http(settings)
     configure_node_logs(settings.log)
     failpoints.arm(os.environ.get(failpoints.VARIABLE, ""), local=settings.local)
