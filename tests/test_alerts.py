@@ -164,11 +164,11 @@ UNLESS_MORE = ' unless on (job, instance) vfl_not_ready{code!="E_DRAINING"}'
 @pytest.mark.parametrize(
     ("file", "right", "wrong"),
     [
-        ("vfl.rules.yml", "expr: vfl_ready == 0", "expr: vfl_ready = 0"),
+        pytest.param("vfl.rules.yml", "expr: vfl_ready == 0", "expr: vfl_ready = 0", marks=pytest.mark.slow),
         ("vfl.rules.yml", f' unless on (job, instance) (vfl_not_ready{{code="E_DRAINING"}}{UNLESS_MORE})', ""),
-        ("vfl.rules.yml", UNLESS_MORE, ""),
+        pytest.param("vfl.rules.yml", UNLESS_MORE, "", marks=pytest.mark.slow),
         ("vfl.rules.yml", "expr: vfl_peer_up == 0\n        for: 15m", "expr: vfl_peer_up == 0\n        for: 30m"),
-        ("vfl.rules.yml", ">= 0.8", ">= 0.9"),
+        pytest.param("vfl.rules.yml", ">= 0.8", ">= 0.9", marks=pytest.mark.slow),
         ("vfl.rules.test.yml", '{table="default"}\', values: "1x580"', '{table="default"}\', values: "0x580"'),
     ],
     ids=["no expression", "pages while it drains", "silent while it drains", "too late", "too much", "not well"],

@@ -392,7 +392,10 @@ def test_init_and_certify(tmp_path: Path) -> None:
     refused(command("--role", "passive", "--config", tmp_path / "clinic" / "node.yaml"), 2, "says role: active")
 
 
-@pytest.mark.parametrize(("name", "role", "other"), [("clinic", "active", "--passive"), ("lab", "passive", "--active")])
+@pytest.mark.parametrize(
+    ("name", "role", "other"),
+    [("clinic", "active", "--passive"), pytest.param("lab", "passive", "--active", marks=pytest.mark.slow)],
+)
 def test_an_estimate_counts_the_records_of_the_nodes_own_table(
     job: Path, trial: Any, tmp_path: Path, name: str, role: str, other: str
 ) -> None:

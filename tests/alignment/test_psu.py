@@ -212,7 +212,7 @@ ATTACKS = {"step 4": (attack_step_4, "active"), "step 8": (attack_step_8, "passi
 
 
 @pytest.mark.parametrize("step", ATTACKS)
-@pytest.mark.parametrize("seed", [3, 4])
+@pytest.mark.parametrize("seed", [3, pytest.param(4, marks=pytest.mark.slow)])
 def test_a_shuffle_hides_the_intersection(run_alignment, step, seed):
     ids_a, ids_p = overlapping(200, 200, 100)
     shared = set(ids_a) & set(ids_p)

@@ -356,11 +356,11 @@ def test_the_clean_run_is_whole(protocol):
 def test_cut_off_anywhere(protocol, role):
     """Before every message a party sends or takes, and at every step of storing every chunk.
 
-    In `make test` before each third of them; a chunk is stored in four steps, so that each comes in turn.
+    In `make test` before each fifth of them; a chunk is stored in four steps, so that each comes in turn.
     """
     _, _, once, lives = clean(protocol)
     saved = 0
-    for event in every(3, range(len(lives[role].events))):
+    for event in every(5, range(len(lives[role].events))):
         with tempfile.TemporaryDirectory(dir=RAM) as folder:
             world = World(folder, protocol)
             results = world.attempt({role: event}, seed=event, lossy=event % 2 == 1)

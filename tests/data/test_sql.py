@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from tests.thorough import every
 from vfl_node.data.reading import read_table
 from vfl_node.data.tables import CategoricalColumn, Table
 from vfl_node.errors import DataError, UsageError, VflError
@@ -255,7 +256,8 @@ def test_paths_are_relative_to_the_settings(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("module", "database"), [("duckdb", "duckdb://"), ("sqlalchemy", "sqlite://"), ("psycopg", "postgresql+psycopg://h/d")]
+    ("module", "database"),
+    every(2, [("duckdb", "duckdb://"), ("sqlalchemy", "sqlite://"), ("psycopg", "postgresql+psycopg://h/d")]),
 )
 def test_a_package_that_is_missing_is_named(module: str, database: str) -> None:
     code = f"""

@@ -91,6 +91,7 @@ def test_data_are_the_same_every_time(clinic_lab: Path, tmp_path: Path) -> None:
         assert (again / name).read_bytes() == (clinic_lab / name).read_bytes()
 
 
+@pytest.mark.slow
 def test_clinic_gains_from_the_lab(clinic_lab: Path, tmp_path: Path) -> None:
     job = load_job(EXAMPLES / "clinic_lab" / "job.yaml")
     job = job.model_copy(update={"evaluate": job.evaluate.model_copy(update={"repeats": 4})})

@@ -64,16 +64,39 @@ def report(folder: Path) -> dict[str, Any]:
     return Report.model_validate_json((folder / "report.json").read_bytes()).model_dump(mode="json")
 
 
-def test_the_figure_stands_in_the_report_of_the_party_that_it_aims_at(files: dict[str, Path], tmp_path: Path) -> None:
-    simulate(job(), files, tmp_path, extras=Extras(seed=1, joint=True))
-    lab, clinic = report(tmp_path / "lab")["training"], report(tmp_path)["training"]
+Messages = list[tuple[str, bytes]]
+
+
+@pytest.fixture(scope="module")
+def attacked(files: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Messages]:
+    """The folder of a job with the attack, and what was sent."""
+    return simulated(files, tmp_path_factory.mktemp("attacked"), joint=True)
+
+
+@pytest.fixture(scope="module")
+def plain(files: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Messages]:
+    """The same job without it."""
+    return simulated(files, tmp_path_factory.mktemp("plain"), joint=False)
+
+
+def simulated(files: dict[str, Path], folder: Path, joint: bool) -> tuple[Path, Messages]:
+    wire = Recorder()
+    simulate(job(), files, folder, wrap=wire.wrap, extras=Extras(seed=1, joint=joint))
+    return folder, [(entry.sender, entry.message.SerializeToString()) for entry in wire.entries]
+
+
+def test_the_figure_stands_in_the_report_of_the_party_that_it_aims_at(
+    files: dict[str, Path], attacked: tuple[Path, Messages]
+) -> None:
+    folder, _ = attacked
+    lab, clinic = report(folder / "lab")["training"], report(folder)["training"]
     assert lab["joint"]["value"] > 0.7  # by the clinic's columns
     assert lab["joint"]["estimate"] is False
     owned = sum(1 for _ in csv.reader(files["clinic"].open())) - 1
     assert 0.7 * owned < lab["joint"]["judged"] < owned  # those of them that are trained on
     assert clinic["joint"]["value"] > 0.5
     assert any("psi" in warning and f"{round(100 * lab['joint']['value'])} of 100" in warning for warning in lab["warnings"])
-    assert "does not fit" in (tmp_path / "lab" / "report.html").read_text()
+    assert "does not fit" in (folder / "lab" / "report.html").read_text()
 
 
 def test_between_columns_that_are_independent_it_is_at_chance(tmp_path: Path) -> None:
@@ -83,25 +106,20 @@ def test_between_columns_that_are_independent_it_is_at_chance(tmp_path: Path) ->
     assert lab["joint"]["value"] == pytest.approx(0.5, abs=0.08)
 
 
-def test_it_changes_nothing_that_is_sent_or_learnt(files: dict[str, Path], tmp_path: Path) -> None:
-    sent = []
-    for name in ("with", "without"):
-        wire = Recorder()
-        simulate(job(), files, tmp_path / name, wrap=wire.wrap, extras=Extras(seed=1, joint=name == "with"))
-        sent.append([(entry.sender, entry.message.SerializeToString()) for entry in wire.entries])
-    assert sent[0] == sent[1]
+def test_it_changes_nothing_that_is_sent_or_learnt(attacked: tuple[Path, Messages], plain: tuple[Path, Messages]) -> None:
+    assert attacked[1] == plain[1]
     for place in ("model.safetensors", "lab/model.safetensors"):
-        assert (tmp_path / "with" / place).read_bytes() == (tmp_path / "without" / place).read_bytes()
+        assert (attacked[0] / place).read_bytes() == (plain[0] / place).read_bytes()
 
 
-def test_without_the_peers_columns_a_passive_party_estimates_it(files: dict[str, Path], tmp_path: Path) -> None:
-    simulate(job(), files, tmp_path, extras=Extras(seed=1))
-    lab = report(tmp_path / "lab")["training"]
+def test_without_the_peers_columns_a_passive_party_estimates_it(files: dict[str, Path], plain: tuple[Path, Messages]) -> None:
+    folder, _ = plain
+    lab = report(folder / "lab")["training"]
     assert lab["joint"]["estimate"] is True
     assert lab["joint"]["judged"] == sum(1 for _ in csv.reader(files["lab"].open())) - 1
     assert lab["joint"]["value"] == pytest.approx(0.55, abs=0.1)  # the lab's own columns do not tell of each other
-    assert "half of lab's own columns" in (tmp_path / "lab" / "report.html").read_text()
-    assert report(tmp_path)["training"]["joint"] is None
+    assert "half of lab's own columns" in (folder / "lab" / "report.html").read_text()
+    assert report(folder)["training"]["joint"] is None
 
 
 def test_an_owner_may_switch_it_off_and_where_no_row_is_made_up_there_is_none(files: dict[str, Path], tmp_path: Path) -> None:

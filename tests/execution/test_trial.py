@@ -158,13 +158,13 @@ def rows_of(path: Path) -> list[dict[str, str]]:
 @pytest.mark.parametrize(
     ("text", "count"),
     [
-        ("align: {protocol: psi}\n" + SPLIT, 120),
+        pytest.param("align: {protocol: psi}\n" + SPLIT, 120, marks=pytest.mark.slow),
         ("align: {protocol: psu}\n" + SPLIT.replace("}", ", missing: {calibration: test}}", 1), 160),
         ("align: {protocol: psu}\n" + SPLIT.replace("}", ", missing: {features: smoothed, calibration: train}}", 1), 160),
         ("align: {protocol: psi, at_most: 150}\n" + SPLIT, None),
-        ("align: {protocol: apsi, obfuscation: {fraction: 1}}\n" + SPLIT, 120),
+        pytest.param("align: {protocol: apsi, obfuscation: {fraction: 1}}\n" + SPLIT, 120, marks=pytest.mark.slow),
         ("align: {protocol: apsi, obfuscation: {fraction: 1}}\n" + LOGISTIC, 120),
-        ("align: {protocol: psi}\n" + LOGISTIC, 120),
+        pytest.param("align: {protocol: psi}\n" + LOGISTIC, 120, marks=pytest.mark.slow),
     ],
     ids=["intersection", "union", "calibrated in the loss", "a part", "asymmetric", "logistic, asymmetric", "logistic"],
 )
@@ -188,7 +188,7 @@ def test_held_out_rows_are_predicted_as_they_were_measured(trial: Any, tmp_path:
     assert all(0 <= float(row["probability"]) <= 1 for row in trained)
 
 
-@pytest.mark.parametrize(("protocol", "count"), [("psu", 120), ("psi", 100)])
+@pytest.mark.parametrize(("protocol", "count"), [("psu", 120), pytest.param("psi", 100, marks=pytest.mark.slow)])
 def test_held_out_rows_of_three_parties_are_predicted_as_they_were_measured(tmp_path: Path, protocol: str, count: int) -> None:
     several, out = make_several(tmp_path), tmp_path / "p.csv"
     job = several.job(f"align: {{protocol: {protocol}}}\n" + SPLIT, ("lab", "insurer"))

@@ -177,7 +177,7 @@ def small(top: str, defence: str) -> Done:
     return train(TABLES["small"](NOWHERE, 0), 0, settings=settings, defences=entries, recorded=True)
 
 
-@pytest.mark.parametrize("top", TOPS)
+@pytest.mark.parametrize("top", [pytest.param(of, marks=[pytest.mark.slow] if at else []) for at, of in enumerate(TOPS)])
 def test_gradients_tell_labels_and_marvell_hides_them_for_an_epoch(top: str) -> None:
     clean, hidden = small(top, "none").labels, small(top, "marvell").labels
     assert max(value or 0 for value in clean[0].values()) > 0.95  # the control

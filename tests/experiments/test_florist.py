@@ -64,6 +64,7 @@ def test_predicted_labels_hide_well_and_the_worse_the_more_are_drawn() -> None:
     assert three - ten > 0.06
 
 
+@pytest.mark.slow
 def test_constant_labels_are_told_apart_better_than_predicted_ones() -> None:
     """Table 1: minority is the worst, then majority."""
     away = {labels: abs(spectral(beta=0.5, labels=labels) - 0.5) for labels in ("minority", "majority", "random-pred")}

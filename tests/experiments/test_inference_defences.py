@@ -126,6 +126,7 @@ def test_fresh_decoders_judge_a_defence() -> None:
     assert of.leakage({"name": "noise", "sigma": 1e-6}) == pytest.approx(of.leakage(NONE), abs=0.05)
 
 
+@pytest.mark.slow
 def test_only_the_first_columns_are_protected_and_attacked() -> None:
     def attack(protected: int) -> float:
         return float(

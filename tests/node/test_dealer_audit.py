@@ -30,7 +30,9 @@ def nodes(federations: Any, forked: Any, several: Any, tmp_path_factory: pytest.
     return made
 
 
-@pytest.mark.parametrize(("place", "finder", "other"), [(0, "clinic", "lab"), (1, "lab", "clinic")])
+@pytest.mark.parametrize(
+    ("place", "finder", "other"), [(0, "clinic", "lab"), pytest.param(1, "lab", "clinic", marks=pytest.mark.slow)]
+)
 def test_a_wrong_number_ends_the_job_at_all(nodes: Any, place: int, finder: str, other: str) -> None:
     (nodes.folder / "victim").write_text(str(place))
     job_id = nodes.submit(JOB.replace("AUDIT", "0.3"))

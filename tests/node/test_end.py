@@ -31,8 +31,7 @@ AT_REST = ("unconfirmed", "failed", "done", "cancelled")
 QUICK = [
     ("late", "insurer", "before its report"),
     ("late", "clinic", "confirmed"),
-    ("late", "notary", "confirm"),
-    ("at once", "lab", "confirm"),
+    ("at once", "notary", "confirm"),
     ("full", "insurer", "before its report"),
 ]
 HOWS = ("at once", "late", "full")
@@ -273,7 +272,7 @@ def test_who_has_written_its_model_and_not_sealed_it_cancels(stage: Stage) -> No
     cancelled_everywhere(stage, job_id)
 
 
-@pytest.mark.parametrize("place", ["in a round", "store"])
+@pytest.mark.parametrize("place", ["store", pytest.param("in a round", marks=pytest.mark.slow)])
 def test_another_version_at_one_party_ends_the_job_for_nobody(stage: Stage, place: str) -> None:
     """The others wait; once it has its old version back, the job goes on."""
     federation = stage.federation
@@ -332,7 +331,7 @@ def test_an_active_party_that_has_lost_its_word_hears_from_all_others_that_the_j
     all_end_well(stage, job_id)
 
 
-@pytest.mark.parametrize("owner", ["lab", "clinic"])
+@pytest.mark.parametrize("owner", ["lab", pytest.param("clinic", marks=pytest.mark.slow)])
 def test_a_table_that_is_gone_when_only_the_last_word_is_missing_ends_it_for_nobody(stage: Stage, owner: str) -> None:
     federation = stage.federation
     job_id = dies_late(stage, "insurer", "store", "lab", "clinic")
@@ -350,7 +349,7 @@ def test_a_table_that_is_gone_when_only_the_last_word_is_missing_ends_it_for_nob
     all_end_well_once_resumed(stage, owner, job_id)
 
 
-@pytest.mark.parametrize("owner", ["lab", "clinic"])
+@pytest.mark.parametrize("owner", ["lab", pytest.param("clinic", marks=pytest.mark.slow)])
 def test_a_cancellation_while_the_active_party_stores_that_it_waits(stage: Stage, owner: str) -> None:
     federation, job_id = stage.federation, stage.submit()
     stage.in_a_round(job_id)

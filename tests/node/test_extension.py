@@ -149,8 +149,8 @@ def test_the_trainer_goes_on_from_its_checkpoints_to_the_same_result(
     ("text", "why"),
     [
         (OWN.replace("psi_floor", "psu"), "nearest_mean trains on records that both parties have: say align.protocol: psi"),
-        (SPLIT.replace("heads: 0.25", "heads: 2"), "2 is not 1.0 or less"),
-        (SPLIT.replace("heads", "head"), "unknown key 'train.missing.head'"),
+        pytest.param(SPLIT.replace("heads: 0.25", "heads: 2"), "2 is not 1.0 or less", marks=pytest.mark.slow),
+        pytest.param(SPLIT.replace("heads", "head"), "unknown key 'train.missing.head'", marks=pytest.mark.slow),
         (SPLIT.replace("labels: coin, ", ""), "heads is for coin"),
     ],
 )

@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 
 from tests.node.nodes import accepting
+from tests.thorough import every
 from vfl_node.errors import StateError, UsageError
 from vfl_node.execution import folder as job_folder
 from vfl_node.node import partners, running, serving, store, work
@@ -34,8 +35,8 @@ evaluate: {test_fraction: 0.3}
 """
 NAMES = ("clinic", "lab")
 PLACES = (0.0, 0.15, 0.3, 0.45, 0.6, 0.75, 0.9, 1.0)
-SOME = [(NAMES[number % 2], place) for number, place in enumerate(PLACES)]
-MORE = [(NAMES[1 - number % 2], place) for number, place in enumerate(PLACES)]
+SOME = every(3, [(NAMES[number % 2], place) for number, place in enumerate(PLACES)])
+MORE = [(name, place) for name in NAMES for place in PLACES if (name, place) not in SOME]
 
 
 class Disk:

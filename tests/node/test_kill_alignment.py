@@ -58,8 +58,6 @@ DEATHS = [  # protocol, who dies, of what, in which list
 MATRIX = [(*death, place) for death in DEATHS for place in PLACES]
 SOME = [  # in one process tests/alignment/test_restart.py has many more
     ("psu", "clinic", "send", "step-8", "middle"),
-    ("psu", "lab", "append", "own", "middle"),
-    ("psi", "lab", "append", "step-1", "start"),
     ("apsi", "clinic", "append", "step-6", "end"),
 ]
 
@@ -139,7 +137,7 @@ def test_killed_in_a_list(nodes: Nodes, protocol: str, victim: str, what: str, a
     assert nodes.outcome(job_id) == expected
 
 
-@pytest.mark.parametrize("victim", ["clinic", "lab"])
+@pytest.mark.parametrize("victim", ["lab", pytest.param("clinic", marks=pytest.mark.slow)])
 def test_stopped_in_a_list(nodes: Nodes, victim: str) -> None:
     """SIGTERM: the chunk under way may be lost, the node ends well, and the peer waits."""
     expected = nodes.clean("psu")

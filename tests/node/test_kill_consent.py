@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.node.nodes import Federation, command
+from tests.thorough import every
 from vfl_node.errors import VflError
 
 JOB = "align: {protocol: psi}\n"
@@ -102,8 +103,9 @@ def test_a_node_that_dies_when_it_is_asked_asks_its_owner_once(nodes: Asked, poi
     nodes.both_done(job_id)
 
 
-@pytest.mark.parametrize("verdict", ["approve", "refuse"])
-@pytest.mark.parametrize("point", ["decide", "decided"])
+@pytest.mark.parametrize(
+    ("point", "verdict"), every(3, [("decided", "approve"), ("decided", "refuse"), ("decide", "approve"), ("decide", "refuse")])
+)
 def test_an_answer_that_was_stored_stands_and_another_can_be_given_again(nodes: Asked, point: str, verdict: str) -> None:
     nodes.restart("lab", f"{point}=kill")
     nodes.wait_until(lambda: all(map(nodes.connected, nodes.roles)))

@@ -28,7 +28,7 @@ def nodes(
 
 
 @pytest.mark.parametrize("victim", [pytest.param("clinic", marks=pytest.mark.slow), "lab"])
-@pytest.mark.parametrize("after", [-1, 0, pytest.param(4, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("after", [0, *(pytest.param(of, marks=pytest.mark.slow) for of in (-1, 4))])
 def test_killed(nodes: KilledJobs, victim: str, after: int) -> None:
     """So many places after the rows are named, or are known."""
     places = nodes.clean(TRAIN)[1][victim]

@@ -330,8 +330,8 @@ def test_what_cannot_be_asked_is_said_and_the_service_goes_on(served: Served) ->
 @pytest.mark.parametrize(
     ("name", "victim"),
     [
-        *(("clinic", "clinic"), ("clinic", "lab")),
-        *(pytest.param("lab", victim, marks=pytest.mark.slow) for victim in ("clinic", "lab")),
+        ("clinic", "lab"),
+        *(pytest.param(*of, marks=pytest.mark.slow) for of in (("clinic", "clinic"), ("lab", "clinic"), ("lab", "lab"))),
     ],
 )
 def test_a_node_killed_between_requests_is_waited_for(served: Served, name: str, victim: str) -> None:
@@ -358,7 +358,7 @@ def test_a_node_killed_between_requests_is_waited_for(served: Served, name: str,
         pytest.param("clinic", "clinic", "PredictionAsk", marks=pytest.mark.slow),
         ("clinic", "lab", "Embedding 0"),  # the only one that is sent for certain: few records may lie in one batch
         pytest.param("lab", "lab", "Embedding 0", marks=pytest.mark.slow),
-        ("lab", "clinic", "Probabilities 0"),
+        pytest.param("lab", "clinic", "Probabilities 0", marks=pytest.mark.slow),
     ],
 )
 def test_a_node_killed_in_a_request_is_asked_again(served: Served, tmp_path: Path, name: str, victim: str, place: str) -> None:
@@ -375,7 +375,7 @@ def test_a_node_killed_in_a_request_is_asked_again(served: Served, tmp_path: Pat
     assert stat.S_IMODE((tmp_path / "p.csv").stat().st_mode) == 0o600
 
 
-@pytest.mark.parametrize("victim", ["clinic", "lab"])
+@pytest.mark.parametrize("victim", ["lab", pytest.param("clinic", marks=pytest.mark.slow)])
 def test_a_node_that_is_stopped_pauses_a_service_that_nobody_asks(served: Served, victim: str) -> None:
     expected, service = served.expected("clinic"), served.service("clinic")
     before = len(served.federation.log(victim))
@@ -608,7 +608,10 @@ def new_records(trial: Any, name: str, rows: range) -> bytes:
     return "\n".join([head, *made[::-1]]).encode()
 
 
-@pytest.mark.parametrize(("victim", "place", "first"), [("lab", "Embedding 3", 20), ("clinic", "PhaseEnd predict", 21)])
+@pytest.mark.parametrize(
+    ("victim", "place", "first"),
+    [("lab", "Embedding 3", 20), pytest.param("clinic", "PhaseEnd predict", 21, marks=pytest.mark.slow)],
+)
 def test_new_records_are_aligned_and_predicted_whichever_node_is_killed(
     served: Served, trial: Any, tmp_path: Path, victim: str, place: str, first: int
 ) -> None:

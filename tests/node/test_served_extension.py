@@ -60,7 +60,7 @@ def probabilities(answer: bytes) -> list[str]:
     return [row[-1] for row in csv.reader(io.StringIO(answer.decode()))][1:]
 
 
-@pytest.mark.parametrize("name", ["clinic", "lab"])
+@pytest.mark.parametrize("name", ["lab", pytest.param("clinic", marks=pytest.mark.slow)])
 def test_known_records_are_predicted(nodes: Any, model: str, name: str) -> None:
     ids = nodes.trial.ids[50:53]
     answer = nodes.client(name).predict(model, "\n".join(["id", *ids, ""]).encode(), lambda: None)

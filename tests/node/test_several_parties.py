@@ -22,7 +22,7 @@ def note(stage: Stage, name: str, job_id: str) -> str:
     return str(stage.federation.view(name, job_id).get("note", ""))
 
 
-@pytest.mark.parametrize("submitter", ["clinic", "lab"])
+@pytest.mark.parametrize("submitter", ["lab", pytest.param("clinic", marks=pytest.mark.slow)])
 def test_a_job_comes_to_all_wherever_it_was_submitted(stage: Stage, submitter: str) -> None:
     job_id = stage.submit(submitter)
     stage.in_a_round(job_id)
@@ -70,7 +70,7 @@ def test_a_party_that_was_never_there_is_named_too(stage: Stage, absent: str, ot
     stage.all_done(job_id)
 
 
-@pytest.mark.parametrize("name", ["lab", "clinic"])
+@pytest.mark.parametrize("name", ["lab", pytest.param("clinic", marks=pytest.mark.slow)])
 def test_a_party_that_fails_is_named_with_its_reason(stage: Stage, name: str) -> None:
     stage.tell(f"{name}-fails", "in a round")
     errors = stage.ends(stage.submit(), **dict.fromkeys(ROLES, "failed"))

@@ -14,7 +14,7 @@ align: {protocol: psi}
 train: {algorithm: logistic, flow: coordinator-open-scores}
 """
 PLACES = ("in a round", "with its report")
-SOME = [("insurer", "in a round"), ("notary", "with its report")]
+SOME = [("notary", "with its report")]
 
 
 @pytest.mark.parametrize("submitter", ["insurer", pytest.param("clinic", marks=pytest.mark.slow)])

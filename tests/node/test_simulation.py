@@ -121,7 +121,7 @@ def test_nothing_private_crosses_the_wire(trial: Any, tmp_path: Path) -> None:
     assert any(b'"auc"' in entry.frame.body for entry in shared_figures.entries)
 
 
-@pytest.mark.parametrize("protocol", ["psu", "psi"])
+@pytest.mark.parametrize("protocol", ["psu", pytest.param("psi", marks=pytest.mark.slow)])
 def test_training_on_everything_owned(trial: Any, tmp_path: Path, protocol: str) -> None:
     text = f"align: {{protocol: {protocol}}}\ntrain: {{bottom: [8], epochs: 2}}\nevaluate: {{test_fraction: 0}}"
     report = json.loads((simulate(trial.job(text), trial.files, tmp_path)["clinic"] / "report.json").read_text())

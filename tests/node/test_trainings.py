@@ -131,7 +131,7 @@ def test_each_job_counts_and_the_report_says_which_it_is(trainings: Trainings) -
             assert ("synthetic rows were drawn again, and comparing trainings tells which they are" in said) == (number > 1)
 
 
-@pytest.mark.parametrize("dies_before", ["TossShare", "Embedding"])
+@pytest.mark.parametrize("dies_before", ["Embedding", pytest.param("TossShare", marks=pytest.mark.slow)])
 def test_a_restart_does_not_count(trainings: Trainings, dies_before: str) -> None:
     assert trainings.run("first") == [None, None]
     results = trainings.run("second", dies_before=dies_before, trainings=2)

@@ -129,7 +129,7 @@ def a_job(draw: st.DrawFn) -> Job:
 
 
 SCHEDULES = settings(
-    max_examples=examples(10_000, fewer=600),
+    max_examples=examples(10_000, fewer=250),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large],
 )
@@ -177,7 +177,7 @@ arrivals = st.lists(
 )
 
 
-@settings(SCHEDULES, max_examples=examples(10_000, fewer=400))
+@settings(SCHEDULES, max_examples=examples(10_000, fewer=200))
 @given(
     arrivals=arrivals, places=st.integers(1, 3), spent=st.fixed_dictionaries(dict.fromkeys(("bank", "lab"), st.floats(0, 9)))
 )

@@ -19,8 +19,10 @@ import yaml
 from tests.node.nodes import GENEROUS_S, NOBODY_ELSE, command
 from vfl_node.node.setup import certify, init
 
-SOME = [("lab", "keep"), ("clinic", "kept"), ("lab", "finished"), ("clinic", "forget")]
-MORE = [("clinic" if name == "lab" else "lab", place) for name, place in SOME]
+SOME = [("lab", "keep"), ("clinic", "forget")]  # tests/node/test_end.py has more
+MORE = [
+    (name, place) for name in ("lab", "clinic") for place in ("keep", "kept", "finished", "forget") if (name, place) not in SOME
+]
 
 LONG = "train: {bottom: [8], epochs: 100, batch_size: 32}"
 """Goes on until it is ended, where each of its steps is slow."""

@@ -7,9 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.slow
 def test_a_table_and_json_of_the_same_rows(tmp_path: Path) -> None:
     out = tmp_path / "dummies.json"
     command = [sys.executable, "benchmarks/dummies.py", "--seeds", "1", "--only", "scores", "--out", str(out)]

@@ -188,7 +188,7 @@ CHANCE = 1 / np.sqrt(3 * TABLES * 128)
 """Standard error of an area under the curve over so many tables, .011."""
 
 
-@pytest.mark.parametrize("of", [Rare(1), Rare(30, twins=True)], ids=["alone", "twins"])
+@pytest.mark.parametrize("of", [pytest.param(Rare(1), marks=pytest.mark.slow), Rare(30, twins=True)], ids=["alone", "twins"])
 def test_weights_that_begin_at_zero_tell_all_of_a_record_that_is_set_apart(of: Rare) -> None:
     found = of.judged(of.in_shares(0.0))
     assert 0.4 < found.shared.mean() < 0.6
@@ -234,7 +234,7 @@ def test_first_weights_that_nobody_knows_hide_most_of_a_record_by_itself() -> No
     assert small.label > 0.68
 
 
-@pytest.mark.parametrize("twins", [False, True])
+@pytest.mark.parametrize("twins", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_both_together_leave_little(twins: bool) -> None:
     found = measured(START, TABLES, 20, twins=twins)
     assert abs(found.membership - 0.5) < 4 * CHANCE

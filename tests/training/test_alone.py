@@ -133,7 +133,7 @@ def test_by_aligned_rows_it_is_the_network_of_a_table_without_the_others(synthet
     assert np.array_equal(task.output(task.plain_scores(alone)).scores, aligned.output.scores)
 
 
-@pytest.mark.parametrize("repeats", [1, 2])
+@pytest.mark.parametrize("repeats", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_training_that_uses_rows_outside_also_measures_the_network_of_aligned_rows(run: Any, repeats: int) -> None:
     parties = intersected(400, 160)
     evaluate = Evaluate(repeats=repeats, test_fraction=0.5)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+from tests.thorough import every
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.features import Encoder
 from vfl_node.metrics import classes as metrics
@@ -67,9 +69,10 @@ def joint_curves(parties: Any, both: Any) -> tuple[list[float], list[float | Non
     return list(losses), list(aucs)
 
 
-@pytest.mark.parametrize("active_features", [True, False])
-@pytest.mark.parametrize("optimizer", sorted(OPTIMISERS))
-@pytest.mark.parametrize("model", sorted(ARCHITECTURES))
+@pytest.mark.parametrize(
+    ("model", "optimizer", "active_features"),
+    every(3, list(product(sorted(ARCHITECTURES), sorted(OPTIMISERS), [True, False]))),
+)
 def test_split_training_is_joint_training(
     synthetic: Callable[..., Any], run: Any, model: str, optimizer: str, active_features: bool
 ) -> None:

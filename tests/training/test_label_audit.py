@@ -104,7 +104,7 @@ def test_the_meter_finds_what_the_peer_finds_in_the_messages(run: Any, parties: 
             assert clinic.audits.labels[name] == pytest.approx(value, abs=0.05), name  # another sample of rows
 
 
-@pytest.mark.parametrize("top", [(), (16,)], ids=["one layer", "hidden"])
+@pytest.mark.parametrize("top", [(16,), pytest.param((), marks=pytest.mark.slow)], ids=["hidden", "one layer"])
 @pytest.mark.parametrize("entry", DEFENCES, ids=lambda entry: entry["name"])
 def test_each_defence_lessens_what_gradients_tell_in_one_epoch(run: Any, parties: Any, entry: Any, top: Any) -> None:
     train = SMALL.model_copy(update={"top": top, "epochs": 1})
@@ -154,10 +154,7 @@ def test_above_its_owners_limit_training_stops_and_the_peer_knows_no_more(run: A
 
 @pytest.mark.parametrize(
     "entry",
-    [
-        entry if entry["name"] in ("marvell", "randomised-labels") else pytest.param(entry, marks=pytest.mark.slow)
-        for entry in DEFENCES
-    ],
+    [entry if entry["name"] == "marvell" else pytest.param(entry, marks=pytest.mark.slow) for entry in DEFENCES],
     ids=lambda entry: entry["name"],
 )
 def test_a_resumed_training_gives_the_same_bytes(run: Any, parties: Any, entry: Any) -> None:

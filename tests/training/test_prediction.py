@@ -7,6 +7,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
+from tests.thorough import every
 from tests.training.predicting import (
     CPU,
     NEW_TO_ACTIVE,
@@ -310,8 +312,10 @@ def test_rows_of_one_batch_are_asked_for_with_the_same_bytes(world: Make, predic
     assert len({float(answer[0]) for answer in answers}) > 10
 
 
-@pytest.mark.parametrize("strategy", ["sampling", "smoothed", "naive", "gaussian", "random"])
-@pytest.mark.parametrize("predict", [TO_ACTIVE, TO_PASSIVE])
+@pytest.mark.parametrize(
+    ("predict", "strategy"),
+    every(3, list(product([TO_ACTIVE, TO_PASSIVE], ["sampling", "smoothed", "naive", "gaussian", "random"]))),
+)
 def test_asking_again_gives_the_same_bytes(world: Make, strategy: str, predict: Predict) -> None:
     """Were rows made up anew, the wanted ones of other parties would be those that do not change."""
     made = world(missing=Missing(features=strategy), epochs=1)

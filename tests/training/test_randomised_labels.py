@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests.thorough import every
 from tests.training.conftest import SMALL, synthetic
 from tests.training.outside_rows import QUICK, intersected, settings
 from tests.training.several import several_parties
@@ -148,7 +149,7 @@ SPIED: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("how", SPIED)
+@pytest.mark.parametrize("how", every(2, list(SPIED)))
 def test_other_labels_with_the_same_answers_send_the_same_bytes(run: Any, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Controls: one answer that differs, and labels without the defence, change bytes."""
     given = dict(SPIED[how])
@@ -186,7 +187,7 @@ def sent(both: Any) -> list[bytes]:
     return [message.SerializeToString() for message in both.transcript]
 
 
-@pytest.mark.parametrize("method", ["jpl", "diffusion", "fedcvt"])
+@pytest.mark.parametrize("method", every(2, ["jpl", "diffusion", "fedcvt"]))
 def test_rows_outside_of_the_alignment_are_learnt_by_their_answers(
     run: Any, method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

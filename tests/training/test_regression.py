@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 from sklearn import metrics as oracle
 
+from tests.thorough import every
 from tests.training.predicting import TO_ACTIVE, TO_PASSIVE, Requests, World
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.features import Encoder
@@ -174,14 +175,14 @@ def test_made_up_targets_draw_predictions_to_the_mean_and_calibration_puts_them_
 ) -> None:
     parties = with_targets(synthetic(3000, (0.5, 0.7), active_features=False, seed=1))
     slope = {}
-    for calibration in ("none", "test", "train"):
+    for calibration in every(2, ("none", "test", "train")):
         train = section(epochs=8, batch_size=128, missing={"labels": labels, "calibration": calibration})
         curve = run(train=train, evaluate=ALL)(parties)[0].results.curve
         slope[calibration] = np.polyfit([said for said, *_ in curve], [actual for _, actual, _ in curve], 1)[0]
     lacking = 1 - parties.clinic_view.owned.mean()
     assert slope["none"] == pytest.approx(1 / (1 - lacking), rel=0.2)
-    assert slope["test"] == pytest.approx(1, abs=0.2)
-    assert slope["train"] == pytest.approx(1, abs=0.2)
+    for calibration in slope.keys() - {"none"}:
+        assert slope[calibration] == pytest.approx(1, abs=0.2)
     assert slope["none"] > 1.3
 
 

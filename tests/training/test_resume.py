@@ -68,7 +68,7 @@ def test_resumed_from_any_checkpoint_the_result_has_the_same_bits(
     parties = synthetic(140)
     uninterrupted = run(**settings)
     whole = uninterrupted(parties)
-    for at, name in every(2, list(enumerate(NAMES))):
+    for at, name in every(4, list(enumerate(NAMES))):
         killed = run(**settings, checkpoints=(MemoryCheckpoints(), Fatal(name)))
         assert isinstance(killed.raw(parties)[1], KilledError)
         newest = max(set(killed.checkpoints[0].names()) & set(killed.checkpoints[1].names()))
@@ -80,7 +80,7 @@ def test_resumed_from_any_checkpoint_the_result_has_the_same_bits(
 
 
 @pytest.mark.parametrize(
-    ("labels", "features"), [("random-pred", "random"), ("neighbors", "gaussian"), ("random-pos", "smoothed")]
+    ("labels", "features"), every(2, [("random-pred", "random"), ("neighbors", "gaussian"), ("random-pos", "smoothed")])
 )
 def test_what_is_drawn_in_every_step_or_averaged_over_steps_goes_on_as_well(
     synthetic: Callable[..., Any],

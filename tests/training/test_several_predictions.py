@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from benchmarks.sessions import session
+from tests.thorough import every
 from tests.training.predicting import CPU, Request, Requests, Shown, Tally, predicting, prediction_embedding
 from tests.training.several import SeveralParties, SeveralRuns, several_parties
 from vfl_node.alignment.alignment import Alignment, PeerFacts
@@ -345,8 +347,7 @@ def pairs(names: tuple[str, ...]) -> list[tuple[str, str]]:
 # What each party refuses.
 
 
-@pytest.mark.parametrize("to", ASKERS)
-@pytest.mark.parametrize("party", ["clinic", "lab", "insurer"])
+@pytest.mark.parametrize(("party", "to"), every(4, list(product(["clinic", "lab", "insurer"], ASKERS))))
 def test_each_party_has_its_own_limit_of_rows(union: Halves, to: str, party: str) -> None:
     """The one whose limit is reached sends nothing more; rows that were told before are free."""
     asker, names = union.own(to), union.parties.names

@@ -25,7 +25,7 @@ from vfl_node.training.checkpoints import MemoryCheckpoints
 from vfl_node.training.network import journal
 
 
-@pytest.mark.parametrize("model", ["mlp", "wide_deep"])
+@pytest.mark.parametrize("model", ["wide_deep", pytest.param("mlp", marks=pytest.mark.slow)])
 def test_a_killed_training_with_sparse_tables_goes_on_with_the_same_bits(
     synthetic: Callable[..., Any], run: Any, monkeypatch: pytest.MonkeyPatch, model: str
 ) -> None:

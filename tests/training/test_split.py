@@ -42,7 +42,7 @@ def tensors(transcript: list[Any], kind: type) -> list[torch.Tensor]:
     ]
 
 
-@pytest.mark.parametrize("model", ["mlp", "wide_deep"])
+@pytest.mark.parametrize("model", ["mlp", pytest.param("wide_deep", marks=pytest.mark.slow)])
 def test_the_same_randomness_gives_the_same_bits_and_other_randomness_does_not(synthetic: Make, run: Any, model: str) -> None:
     parties = synthetic()
     train = run().train.model_copy(update={"model": model})

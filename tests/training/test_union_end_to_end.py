@@ -65,7 +65,8 @@ def aligned(tmp_path: Path) -> Callable[[str, Table, Table], tuple[Alignment, Al
     return run
 
 
-@pytest.mark.parametrize("protocol", ["psu", pytest.param("psi", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("protocol", ["psu", "psi"])
 def test_the_lab_helps_the_clinic(clinic_and_lab: Any, run: Any, aligned: Any, protocol: str) -> None:
     parties = clinic_and_lab
     views = aligned(protocol, parties.clinic, parties.lab)

@@ -168,7 +168,7 @@ class SeveralAuthorities(OwnAuthorities):
         pending.accept(settings, pending.keep(settings, card, address, "active", ("a", "b", "c", "d")))
 
 
-@pytest.mark.parametrize("submitter", ["clinic", "lab"])
+@pytest.mark.parametrize("submitter", ["lab", pytest.param("clinic", marks=pytest.mark.slow)])
 def test_the_active_party_relays_the_consents_of_passive_ones(
     trial: Any, tmp_path_factory: pytest.TempPathFactory, submitter: str
 ) -> None:

@@ -17,6 +17,7 @@ import yaml
 
 from tests.node.nodes import GENEROUS_S
 from tests.test_readme import blocks, shorter
+from tests.trust.talks import Talk
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "set-up-two-nodes.md"
 
@@ -39,21 +40,24 @@ class Desk:
             for line in block.splitlines()
         ]
 
-    def begin(self, *words: str) -> subprocess.Popen[str]:
-        """Type the next line of the guide, which begins so."""
+    def typed(self, *words: str) -> list[str]:
+        """The next line of the guide, which begins so, as its words."""
         line = self.lines.pop(0)
         assert shlex.split(line)[1:][: len(words)] == [*words], line
         for written, own in self.known.items():
             line = line.replace(written, own)
-        command, pipe = [sys.executable, "-m", "vfl_node", *shlex.split(line)[1:]], subprocess.PIPE
-        return subprocess.Popen(command, cwd=self.folder, stdin=pipe, stdout=pipe, stderr=subprocess.STDOUT, text=True)
+        return shlex.split(line)[1:]
+
+    def begin(self, *words: str) -> Talk:
+        """Type that line."""
+        return Talk(*self.typed(*words), folder=self.folder)
 
     def say(self, *words: str) -> str:
         """The same to its end: what it has printed."""
         return self.answer(self.begin(*words), "")
 
-    def answer(self, command: subprocess.Popen[str], text: str) -> str:
-        said, _ = command.communicate(text, timeout=GENEROUS_S)
+    def answer(self, command: Talk, text: str) -> str:
+        said = "".join(command.communicate(text))
         assert command.returncode == 0, said
         return said
 
@@ -64,7 +68,8 @@ class Desk:
         path.write_text(yaml.safe_dump({key: value for key, value in edited.items() if value is not None}))
 
     def serve(self, name: str, role: str) -> None:
-        self.services.append(self.begin("--role", role))
+        words, pipe = [sys.executable, "-m", "vfl_node", *self.typed("--role", role)], subprocess.PIPE
+        self.services.append(subprocess.Popen(words, cwd=self.folder, stdout=pipe, stderr=subprocess.STDOUT, text=True))
         running = self.folder / name / "state" / "running.json"
         limit = time.monotonic() + GENEROUS_S
         while not running.exists():
@@ -94,7 +99,6 @@ def test_two_owners_get_from_nothing_to_a_job_that_has_run(desk: Desk, trial: An
     desk.serve("lab", "passive")
     desk.known["clinic.example:7443"] = yaml.safe_load((desk.folder / "clinic/state/running.json").read_text())["listen"]
     inviting = desk.begin("invite")
-    assert inviting.stdout
     desk.known[f"{desk.known['clinic.example:7443']}/7KQ4-M2XP"] = inviting.stdout.readline().strip()
     joining = desk.begin("join")
     said = [desk.answer(each, "y\n") for each in (joining, inviting)]

@@ -41,6 +41,14 @@ def nodes(trial: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnA
     federation.end_all()
 
 
+@pytest.fixture(scope="module")
+def earlier(nodes: OwnAuthorities) -> str:
+    """A job that is done."""
+    job_id = nodes.submit(JOB)
+    both_done(nodes, job_id)
+    return str(job_id)
+
+
 def meet_again(nodes: OwnAuthorities, *names: str, **lab: Any) -> None:
     for name in names:
         if nodes.processes[name].poll() is None:
@@ -89,15 +97,13 @@ def unchanged(nodes: OwnAuthorities, job_id: str, earlier: str) -> None:
     ("forge", "code"),
     [
         (of_an_earlier_job, "E_CONSENT"),
-        (of_the_other_party, "E_CONSENT"),
-        (with_the_earlier_manifest, "E_MANIFEST"),
+        pytest.param(of_the_other_party, "E_CONSENT", marks=pytest.mark.slow),
+        pytest.param(with_the_earlier_manifest, "E_MANIFEST", marks=pytest.mark.slow),
         (with_another_purpose, "E_MANIFEST"),
         (unchanged, ""),
     ],
 )
-def test_an_answer_to_one_job_is_none_to_another(nodes: OwnAuthorities, forge: Any, code: str) -> None:
-    earlier = nodes.submit(JOB)
-    both_done(nodes, earlier)
+def test_an_answer_to_one_job_is_none_to_another(nodes: OwnAuthorities, earlier: str, forge: Any, code: str) -> None:
     nodes.kill("lab", 15)
     job_id = nodes.submit(JOB)
     nodes.kill("clinic", 15)
@@ -279,9 +285,7 @@ def clocks(nodes: OwnAuthorities) -> Iterator[Callable[..., None]]:
     meet_again(nodes, *nodes.roles)
 
 
-@pytest.mark.parametrize(
-    "ahead_s", [pytest.param(0, marks=pytest.mark.slow), 600, pytest.param(-600, marks=pytest.mark.slow), 2 * DAY_S]
-)
+@pytest.mark.parametrize("ahead_s", [2 * DAY_S, *(pytest.param(of, marks=pytest.mark.slow) for of in (0, 600, -600))])
 def test_a_clock_that_is_wrong_is_named_at_both_and_jobs_run(
     nodes: OwnAuthorities, clocks: Callable[..., None], ahead_s: int
 ) -> None:

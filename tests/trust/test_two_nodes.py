@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from tests.node.nodes import GENEROUS_S
 from tests.node.nodes import Federation as SharedFederation
 from tests.trust.nodes import Relay
 from tests.trust.parties import FEDERATION, Party
+from tests.trust.talks import Talk
 from vfl_node.node.setup import init
 from vfl_node.settings.reading import load_settings
 from vfl_node.transport.credentials import load_credentials
@@ -40,16 +40,13 @@ class OwnAuthorities(SharedFederation):
         self.configure("clinic", listen=self.running("clinic")["listen"])
         self.start("lab", accepts=["clinic"], **lab)
 
-    def say(self, *words: str) -> subprocess.Popen[str]:
+    def say(self, *words: str) -> Talk:
         """A command whose owner has not answered yet."""
-        pipe = subprocess.PIPE
-        command = [sys.executable, "-m", "vfl_node", *words]
-        return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+        return Talk(*words)
 
-    def invite(self) -> tuple[subprocess.Popen[str], str]:
+    def invite(self) -> tuple[Talk, str]:
         """A running `invite`, and what it has printed."""
         inviting = self.say("invite", "--config", str(self.config("clinic")))
-        assert inviting.stdout
         return inviting, inviting.stdout.readline().strip()
 
     def pair(self, at_clinic: str = "y", at_lab: str = "y") -> list[tuple[int, str, list[str]]]:

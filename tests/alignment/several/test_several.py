@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.alignment.several.parties import NAMES, fresh_memories, run_several
+from tests.thorough import examples
 from vfl_node.alignment.alignment import Alignment
 from vfl_node.alignment.words import ReportedAlignment, words_of
 from vfl_node.configuration.models import parse
@@ -107,7 +108,7 @@ def assert_as_sets(protocol, ids, run):
 
 @BOTH
 @given(ids=SETS)
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(max_examples=examples(25, fewer=10), deadline=None, derandomize=True)
 def test_equals_pythons_sets(protocol, ids):
     assert_as_sets(protocol, ids, run_several(protocol, ids))
 

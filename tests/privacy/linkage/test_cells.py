@@ -16,7 +16,7 @@ def error(linkage: Linkage, rows: np.ndarray) -> float:
     return linkage.points.error(guess, linkage.points.active)
 
 
-@pytest.mark.parametrize(("count", "within_m"), [(3, 2000), (20, 800)])
+@pytest.mark.parametrize(("count", "within_m"), [pytest.param(3, 2000, marks=pytest.mark.slow), (20, 800)])
 def test_a_set_of_candidates_locates_a_record(count: int, within_m: float) -> None:
     linkage = Linkage(made_up(300, 80), count, 0.1)
     assert error(linkage, linkage.rows) < within_m

@@ -46,7 +46,7 @@ def crossed(run: Any) -> list[bytes]:
     return [message.SerializeToString() for message in run.transcript if isinstance(message, kinds)]
 
 
-@pytest.mark.parametrize("method", ["fedsim", "feature"])
+@pytest.mark.parametrize("method", ["fedsim", pytest.param("feature", marks=pytest.mark.slow)])
 def test_killed_before_any_message_it_goes_on_with_the_same_bits(
     linked: Any, linked_run: Any, settings: dict[str, Any], method: str
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import product
 from typing import Any
 from unittest import mock
 
@@ -45,11 +46,11 @@ def blocks(of: Any, over: Any) -> list[str]:
     return [block(epoch, number) for epoch in range(plan.epochs) for number in range(len(plan.batches(0)))]
 
 
-@pytest.mark.parametrize("protocol", ["psu", "apsi"])
-@pytest.mark.parametrize(("train", "error"), MODELS, ids=lambda of: str(of) if isinstance(of, dict) else "")
+@pytest.mark.parametrize(("model", "protocol"), every(3, list(product(MODELS, ["psu", "apsi"]))), ids=str)
 def test_weights_are_those_of_plaintext_on_the_batches_that_are_not_checked(
-    world: Any, attempt: Any, train: dict[str, Any], error: float, protocol: str
+    world: Any, attempt: Any, model: tuple[dict[str, Any], float], protocol: str
 ) -> None:
+    train, error = model
     over, of = over_for(world, train, protocol=protocol), attempt(AUDIT | train)
     results = of(over)
     pairs = zip(weights_of(results), of.reference(over), strict=True)

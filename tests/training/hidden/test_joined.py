@@ -43,7 +43,9 @@ def predicted(trial: Any, folder: Path, align: str, train: str, metrics: str) ->
     return report, np.array([float(row["label"]) for row in held]), np.array(said)
 
 
-@pytest.mark.parametrize(("align", "train"), [("psu", "bins: 1024"), ("psi", "layers: [5, 3], bins: 1024")])
+@pytest.mark.parametrize(
+    ("align", "train"), [("psu", "bins: 1024"), pytest.param("psi", "layers: [5, 3], bins: 1024", marks=pytest.mark.slow)]
+)
 def test_predictions_are_of_the_model_that_was_measured(trial: Any, tmp_path: Path, align: str, train: str) -> None:
     more = "epochs: 20, batch_size: 30, learning_rate: 0.1, momentum: 0.5, "
     report, labels, said = predicted(trial, tmp_path, align, more + train, "auc, nll")

@@ -45,7 +45,7 @@ def moved(results: Any, first: Any) -> float:
     return max(float(np.abs(ours - of).max()) for ours, of in zip(weights_of(results), first, strict=True))
 
 
-@pytest.mark.parametrize(("model", "alignment"), every(3, list(product(MODELS, PROTOCOLS))), ids=str)
+@pytest.mark.parametrize(("model", "alignment"), every(5, list(product(MODELS, PROTOCOLS))), ids=str)
 def test_weights_are_those_of_plaintext(world: Any, attempt: Any, model: tuple[dict[str, Any], float], alignment: Any) -> None:
     (train, error), (protocol, dummies) = model, alignment
     over = over_for(world, train, 2, protocol, dummies=dummies)

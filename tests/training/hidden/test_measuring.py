@@ -10,6 +10,7 @@ import pytest
 from sklearn.metrics import accuracy_score, roc_auc_score
 
 from tests.crypto.shares.together import Run, counted, shared
+from tests.thorough import examples
 from vfl_node.crypto.shares.machine import ShareMachine
 from vfl_node.crypto.shares.operations import mask_known, mask_value
 from vfl_node.crypto.shares.ring import FRACTION, WEIGHT_FRACTION, encode
@@ -153,7 +154,7 @@ def test_the_active_party_alone_learns_them_and_another_one_not_even_the_size_of
     assert run.results[1] != run.results[0]
 
 
-RUNS = 200
+RUNS = examples(200, fewer=140)
 
 
 @pytest.mark.parametrize("numbers", [False, True])

@@ -61,7 +61,7 @@ def test_it_equals_plaintext_on_the_genuine_rows(attempt: Any, numbers: Any, lin
     assert "target" not in results[given.get("labels", "active") == "active"].weights
 
 
-@pytest.mark.parametrize("given", [{}, {"flow": "coordinator"}], ids=named)
+@pytest.mark.parametrize("given", [{}, pytest.param({"flow": "coordinator"}, marks=pytest.mark.slow)], ids=named)
 def test_it_ends_where_ridge_regression_does(attempt: Any, numbers: Any, linear: Any, given: Any) -> None:
     """Over all rows of both parties, in the target's own unit, from scikit-learn's closed form."""
     over, l2 = numbers(rows=40, genuine=40, protocol="psi"), 0.1

@@ -34,7 +34,7 @@ def job(train: str, held_out: float = 0.3) -> Job:
     [
         pytest.param("flow: coordinator, loss: taylor", 0.3, 1200, marks=pytest.mark.slow),
         ("flow: coordinator, loss: taylor, tolerance: 1.0e-9, batch_size: 60", 0.3, 1200),  # frames: 60 bytes or so a message
-        ("flow: coordinator, loss: taylor, labels: passive", 0, 1200),
+        pytest.param("flow: coordinator, loss: taylor, labels: passive", 0, 1200, marks=pytest.mark.slow),
         pytest.param("flow: coordinator-open-scores", 0.3, 1200, marks=pytest.mark.slow),
         ("flow: two-party", 0.3, 4000),  # a key, and a gradient of 26 columns, in two ciphertexts, twice
     ],

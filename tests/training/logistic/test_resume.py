@@ -97,7 +97,7 @@ def test_cut_between_any_two_messages_it_goes_on(attempt: Any, shared: Any, logi
     assert resumed_from == {None, "i000001", "i000002", "i000003"}
 
 
-@pytest.mark.parametrize("given", FLOWS, ids=named)
+@pytest.mark.parametrize("given", every(2, FLOWS), ids=named)
 @pytest.mark.parametrize("iterations", [pytest.param(1, marks=pytest.mark.slow), 2, pytest.param(3, marks=pytest.mark.slow)])
 def test_resumed_from_any_checkpoint_it_goes_on(
     attempt: Any, shared: Any, logistic: Any, tmp_path: Path, given: Any, iterations: int

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import yaml
 
+from tests.thorough import every
 from tests.training.logistic.several import PASSIVE, among, attempt_of
 from vfl_node.configuration.models import validate
 from vfl_node.data.design import LinearEncoder
@@ -26,18 +27,24 @@ def named(given: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize(
-    "given",
-    [
-        CLEAR,
-        {**CLEAR, "loss": "taylor"},
-        {**CLEAR, "classes": 4},
-        TAYLOR,
-        {**TAYLOR, "classes": 4},
-        {**TAYLOR, "mask": "multiplicative"},
-    ],
-    ids=named,
+    ("given", "protocol"),
+    every(
+        3,
+        [
+            (given, protocol)
+            for given in (
+                CLEAR,
+                {**CLEAR, "loss": "taylor"},
+                {**CLEAR, "classes": 4},
+                TAYLOR,
+                {**TAYLOR, "classes": 4},
+                {**TAYLOR, "mask": "multiplicative"},
+            )
+            for protocol in ("psi", "apsi")
+        ],
+    ),
+    ids=lambda of: of if isinstance(of, str) else named(of),
 )
-@pytest.mark.parametrize("protocol", ["psi", "apsi"])
 def test_it_equals_plaintext_on_the_joint_columns(
     shared: Any, logistic: Any, difference: Any, given: Any, protocol: str
 ) -> None:

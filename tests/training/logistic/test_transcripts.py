@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from gmpy2 import mpz
 
+from tests.thorough import every
 from vfl_node.crypto.paillier.encryption import Encryptor
 from vfl_node.crypto.paillier.keys import integers
 from vfl_node.data.design import LinearEncoder
@@ -143,7 +144,7 @@ def sizes(made: Any) -> list[tuple[str, str, str, int]]:
     return [(*sent[:2], sent.message.DESCRIPTOR.name, sent.message.ByteSize()) for sent in made.transcript]
 
 
-@pytest.mark.parametrize("given", FLOWS, ids=named)
+@pytest.mark.parametrize("given", every(2, FLOWS), ids=named)
 def test_number_and_size_of_messages_do_not_depend_on_who_is_genuine(
     attempt: Any, shared: Any, logistic: Any, given: Any
 ) -> None:

@@ -85,6 +85,7 @@ def test_redrawn_labels_are_found_and_fixed_ones_are_not(
         assert guessed(both, parties) == pytest.approx(0.5, abs=0.06)  # two standard errors are .03
 
 
+@pytest.mark.slow
 def test_the_rarer_label_for_all_raises_the_probabilities_and_calibration_puts_them_back(
     synthetic: Callable[..., Any], run: Any
 ) -> None:

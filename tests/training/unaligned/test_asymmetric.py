@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.sessions import session
+from tests.thorough import every
 from tests.training.outside_rows import QUICK, intersected, same_from_each, settings
 from vfl_node.alignment.alignment import NOT_MINE, Alignment
 from vfl_node.configuration.models import parse
@@ -141,7 +142,7 @@ def poison(monkeypatch: pytest.MonkeyPatch, spoiled: Callable[[Any], Any]) -> No
     monkeypatch.setattr(EstimatedRows, "loss_beside", poisoned_beside)
 
 
-@pytest.mark.parametrize("method", QUICK)
+@pytest.mark.parametrize("method", every(2, list(QUICK)))
 def test_nothing_is_learnt_from_stand_ins(run: Any, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     how = settings(run, QUICK[method])
     expected, _ = run(**how)(obfuscated())
@@ -202,6 +203,7 @@ def test_the_passive_party_is_told_the_same_whatever_these_rows_do_not_allow(run
     assert len(told) == 1
 
 
+@pytest.mark.slow
 def test_rows_outside_raise_the_auc_above_aligned_rows_alone(run: Any) -> None:
     keys: dict[str, Any] = {"bottom": (32, 16), "active_bottom": (64, 32), "top": (), "epochs": 20, "batch_size": 128}
     federation = intersected(4300, 2000, 1000, columns=(20, 3))

@@ -10,6 +10,7 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor
 
+from tests.thorough import examples
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.training.unaligned.contract import Standardised
 from vfl_node.training.unaligned.diffusion import Generator, NoiseSchedule
@@ -53,7 +54,10 @@ def drawn(settings: Diffusion, count: int = 20_000) -> tuple[Tensor, Tensor]:
     ids=["ddim", "ddpm"],
 )
 def test_each_class_is_drawn_with_its_mean_and_covariance(keys: dict[str, Any], tolerance: float) -> None:
-    settings = Diffusion(method="diffusion", **{"steps": 200, "updates": 4000, "hidden": 256, "learning_rate": 2e-3, **keys})
+    settings = Diffusion(
+        method="diffusion",
+        **{"steps": 200, "updates": examples(4000, fewer=2500), "hidden": 256, "learning_rate": 2e-3, **keys},
+    )
     rows, labels = drawn(settings)
     nearest = torch.cdist(rows, torch.from_numpy(MEANS.astype(np.float32))).argmin(dim=1)
     assert float(nearest.float().mean()) == pytest.approx(SHARE, rel=0.1)  # positives at their share

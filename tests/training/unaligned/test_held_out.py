@@ -105,7 +105,7 @@ def test_what_only_held_out_rows_have_is_nowhere(run: Any, method: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "method", ["diffusion", "fedhssl", *(pytest.param(of, marks=pytest.mark.slow) for of in ("fedcvt", "ssl"))]
+    "method", ["diffusion", *(pytest.param(of, marks=pytest.mark.slow) for of in ("fedhssl", "fedcvt", "ssl"))]
 )
 def test_rows_outside_that_are_as_late_as_those_held_out_are_not_learnt_from_either(run: Any, method: str) -> None:
     parties = federation(ordered=True)
