@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
 from vfl_node.alignment.alignment import Alignment
 from vfl_node.configuration.registry import load
@@ -21,12 +20,16 @@ from vfl_node.errors import PolicyError, StateError, UsageError, VflError
 from vfl_node.job import Job, Serve
 from vfl_node.job.training import TrainerConfig
 from vfl_node.ledger import Disclosure
-from vfl_node.models.inputs import ModelInput
 from vfl_node.session.session import Session
 from vfl_node.settings.declared import Declared
 from vfl_node.settings.defences import DefenceParams
 from vfl_node.settings.node import DEFAULT_TABLE
 from vfl_node.transport.channel import Channel
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from vfl_node.models.inputs import ModelInput
 
 Names = NDArray[np.int64]
 """Names of rows: shared positions of the training; for other rows numbers below 0, digests of all that an answer depends on."""
