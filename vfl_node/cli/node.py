@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from contextlib import closing
@@ -38,8 +39,11 @@ def service(
         raise UsageError(
             f"{config} says role: {settings.role}, the command says --role {role.value}", hint="they must agree", code="E_ROLE"
         )
-    from vfl_node.node.serving import serve  # torch and grpc take seconds to import; other commands do not need them
+    gc.disable()  # as while the commands were loaded
+    from vfl_node.node.serving import serve  # with grpc and what reads tables, which other commands do not need
 
+    gc.freeze()  # what is loaded now stays
+    gc.enable()
     serve(settings)
     # Everything is closed and on disk. Ending torch's and grpc's threads would take seconds more, and could hang.
     sys.stdout.flush()

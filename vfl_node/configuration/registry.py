@@ -86,7 +86,7 @@ class Registry(Generic[T]):
         return tuple(self._own)
 
     def usable(self, among: Container[str] | None = None) -> Iterator[tuple[str, T]]:
-        """Each name, or each of those ``among`` these, with its thing, loaded one after the other; what cannot be is left out."""
+        """Each name (of those ``among`` them) with its thing, loaded one after the other; what cannot be loaded is left out."""
         for name in self:
             if among is not None and name not in among:
                 continue

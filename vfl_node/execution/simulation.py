@@ -20,9 +20,9 @@ from vfl_node.execution.conversations import conversations
 from vfl_node.execution.extras import NO_EXTRAS, Extras
 from vfl_node.execution.folder import JobFolder
 from vfl_node.execution.inputs import announce, read_input
-from vfl_node.execution.keep import artefact_folders, clear_artefacts, copy_artefacts
 from vfl_node.execution.known_rows import TrialParty
 from vfl_node.execution.live import LiveProgress, Stop
+from vfl_node.execution.outcome import artefact_folders, clear_artefacts, copy_artefacts
 from vfl_node.execution.private import trial_settings
 from vfl_node.execution.run import Run, set_up
 from vfl_node.job import Job
