@@ -45,7 +45,6 @@ from vfl_node.prediction.play import Coordinating, Predicting
 from vfl_node.prediction.requests import Requests
 from vfl_node.process import failpoints
 from vfl_node.process.machine import utc_now
-from vfl_node.process.tensors import begin_loading
 from vfl_node.progress import InputRefused, PeersAwaited, Silent
 from vfl_node.settings.node import Settings
 from vfl_node.transport.frames import PIECE_BYTES
@@ -211,8 +210,6 @@ class Work:
 
     def _go_on(self) -> None:
         """Run the job from its table to its report, in as many attempts as it takes."""
-        if self._job.needs_torch:
-            begin_loading()
         table, predicting = self._inputs()
         series = retries.Retries(self._settings.peer_wait_s)
         while True:
