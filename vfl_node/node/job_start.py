@@ -141,7 +141,10 @@ class JobStart:
     def await_turn(
         self, turn: Turn, stop: Stop, progress: Progress, on_wait: Callable[[], object], announce: Callable[[], None]
     ) -> None:
-        """Wait for a place for the job, and begin to load torch if it needs that. Args and Raises as :meth:`await_open`, and GaveWay where an owner is asked first."""
+        """Wait for a place for the job, and begin to load torch if the job needs it.
+
+        Args and Raises as :meth:`await_open`, and GaveWay where an owner is asked first.
+        """
         again = time.monotonic() + ASK_QUEUED_S
         while not turn.take(LOOK_S):
             stop.check()
