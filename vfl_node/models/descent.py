@@ -1,6 +1,7 @@
 """Adam and plain gradient descent, with the same bits as torch's optimisers but without their class.
 
-``torch.optim.Optimizer`` loads the compiler of torch before the first step (a second of CPU time and 60 MiB), and takes longer than the update itself around each step of a small network.
+``torch.optim.Optimizer`` loads the compiler of torch before the first step, which takes a second of CPU time and 60 MiB. Around
+each step of a small network it takes longer than the update itself.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from torch import Tensor, nn
 from typing_extensions import override
 
 
-class Optimiser(Protocol):
+class ModelOptimiser(Protocol):
     """What training needs of an optimiser; every ``torch.optim.Optimizer`` has it.
 
     Attributes:
@@ -36,8 +37,8 @@ class Optimiser(Protocol):
         """Remember what :meth:`state_dict` gave."""
 
 
-class Descent(ABC):
-    """Base of the optimisers here (an :class:`Optimiser`).
+class OwnOptimiser(ABC):
+    """Base of the optimisers here (an :class:`ModelOptimiser`).
 
     Args:
         parameters: to update; those without a gradient are left alone in a step.
@@ -68,18 +69,18 @@ class Descent(ABC):
         """Change the parameters of the numbers ``moved``, which have gradients."""
 
     def state_dict(self) -> dict[str, Any]:
-        """As :meth:`Optimiser.state_dict`; the tensors are its own."""
+        """As :meth:`ModelOptimiser.state_dict`; the tensors are its own."""
         return {"state": self._state}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """As :meth:`Optimiser.load_state_dict`; tensors are moved to where the parameters are."""
+        """As :meth:`ModelOptimiser.load_state_dict`; tensors are moved to where the parameters are."""
         self._state = {
             number: {name: value.to(self._parameters[number].device) for name, value in values.items()}
             for number, values in state_dict["state"].items()
         }
 
 
-class Adam(Descent):
+class Adam(OwnOptimiser):
     """Adam (Kingma and Ba 2015), fused: all of a tensor's update in one pass; β₁ = 0.9, β₂ = 0.999, ε = 10⁻⁸."""
 
     @override
@@ -111,7 +112,7 @@ class Adam(Descent):
         )
 
 
-class Sgd(Descent):
+class Sgd(OwnOptimiser):
     """Stochastic gradient descent; gradients may be sparse where there is no weight decay."""
 
     @override

@@ -340,12 +340,8 @@ def check_allowed(job: Job, serve: Serve | None) -> None:
     predict = job.predict
     assert predict is not None
     if serve is None:
-        raise StateError(
-            f"nothing of job {predict.model} was kept to predict with",
-            code="E_NO_MODEL",
-            hint="predictions need a training whose job says serve: {to: …}",
-            for_peer="it has kept nothing of that training to predict with",
-        )
+        reason, hint = f"nothing of job {predict.model} was kept to predict with", "its job must say serve: {to: …}"
+        raise StateError(reason, code="E_NO_MODEL", hint=hint, for_peer="it has kept nothing of that training to predict with")
     allowed = job.parties.members(serve.to)
     if job.asker not in allowed:
         reason = f"the training job's serve.to is {serve.to}: {job.asker} gets no predictions"
