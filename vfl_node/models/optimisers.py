@@ -1,4 +1,4 @@
-"""Optimisers: each is a function of (parameters, settings) → an :class:`~vfl_node.models.descent.ModelOptimiser`, such as torch's.
+"""Optimisers: each is a function of (parameters, settings) → a :class:`~vfl_node.models.descent.ModelOptimiser`.
 
 ``settings.weight_decay`` λ adds λ·w to the gradient of every weight w, offsets, norms and categories included, as torch does
 (``lamb`` adds it to the step); each party does so with its own weights, so both together do what one would. It comes after

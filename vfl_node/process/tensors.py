@@ -23,6 +23,16 @@ _DRIVERS = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")
 """Devices of drivers under Linux. Without any of them torch finds no accelerator."""
 
 
+TORCH_BYTES = 180 << 20
+"""What a process takes in addition once torch is loaded."""
+
+
+def torch_is_loaded() -> bool:
+    """Whether it is there, and not only on its way."""
+    module = sys.modules.get("torch")
+    return module is not None and not getattr(module.__spec__, "_initializing", False)
+
+
 def begin_loading() -> None:
     """Load torch on a thread of its own, so that it is there when a job that reads its table and waits for others needs it."""
     if "torch" not in sys.modules:
