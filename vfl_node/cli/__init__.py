@@ -41,8 +41,8 @@ from vfl_node.cli import (  # noqa: F401 - they register
 )
 from vfl_node.cli.shared import app, err
 from vfl_node.errors import VflError
-from vfl_node.process.logs import configure_logs
 
+gc.freeze()  # nor is it later
 gc.enable()
 
 __all__ = ["app", "main"]
@@ -57,7 +57,6 @@ def main() -> NoReturn:
             stream.reconfigure(errors="backslashreplace")
     warnings.showwarning = _show_warning
     try:
-        configure_logs()
         status = app(standalone_mode=False)
     except VflError as error:
         err.print(f"error: {error}")
