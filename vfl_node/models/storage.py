@@ -75,7 +75,7 @@ def recall(path: Path, *, hint: str) -> tuple[dict[str, Tensor], dict[str, str]]
 def keep_arrays(path: Path, arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, str]) -> None:
     """As :func:`keep`, of arrays."""
     copies = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-    write_checked(path, of_arrays.save(copies, _about(metadata)))
+    write_checked(path, of_arrays.save(copies, _header(metadata)))
 
 
 def recall_arrays(path: Path, *, hint: str) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
@@ -89,10 +89,10 @@ def _serialise(tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None
 
     # safetensors refuses tensors that share memory or are not contiguous
     copies = {name: tensor.detach().cpu().clone(memory_format=contiguous_format) for name, tensor in tensors.items()}
-    return serialise(copies, _about(metadata))
+    return serialise(copies, _header(metadata))
 
 
-def _about(metadata: Mapping[str, str] | None) -> dict[str, str] | None:
+def _header(metadata: Mapping[str, str] | None) -> dict[str, str] | None:
     """One entry, since safetensors writes several in no fixed order, and equal models must have equal bytes."""
     return {"about": json.dumps(metadata, sort_keys=True)} if metadata else None
 
