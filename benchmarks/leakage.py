@@ -36,7 +36,7 @@ from vfl_node.models.initial_weights import initialise
 from vfl_node.models.inputs import ModelInput
 from vfl_node.models.networks import MlpBottom
 from vfl_node.models.schema import InputSchema
-from vfl_node.privacy.attacks import follow, spectral
+from vfl_node.privacy.attacks import spectral
 from vfl_node.privacy.attacks.attack import EpochAttack, ScoringAttack
 from vfl_node.privacy.attacks.collinear import Collinear
 from vfl_node.privacy.attacks.distance_ratio import DistanceRatio
@@ -46,6 +46,7 @@ from vfl_node.privacy.attacks.near_duplicate import NearDuplicate
 from vfl_node.privacy.attacks.row_loss import RowLoss
 from vfl_node.privacy.attacks.same_step_twin import SameStepTwin
 from vfl_node.privacy.attacks.transcript import Batch, TranscriptEpoch
+from vfl_node.privacy.attacks.whole import follow
 from vfl_node.training.intervals import student_t
 from vfl_node.training.split.config import Train
 

@@ -106,7 +106,7 @@ def test_a_terminal_that_lacks_letters_gets_escapes(tmp_path: Path, monkeypatch:
     path = tmp_path / "wide.csv"
     path.write_text("id,Größe 年龄\n" + "".join(f"A{row},{row}\n" for row in range(60)))
     shown = {name: io.TextIOWrapper(io.BytesIO(), encoding="latin-1") for name in ("stdout", "stderr")}
-    monkeypatch.setattr(cli, "configure_logs", lambda: None)
+    monkeypatch.setattr(cli.node, "configure_logs", lambda: None)
     for name, stream in shown.items():
         monkeypatch.setattr(sys, name, stream)
     for words, status in ((["check", str(path)], 0), (["check", str(path), "--label-column", "疾病"], 1)):

@@ -37,8 +37,9 @@ from vfl_node.models import architecture_of
 from vfl_node.models.building import build_classifier
 from vfl_node.models.initial_weights import initialise
 from vfl_node.models.storage import take_part
-from vfl_node.privacy.attacks import ATTACKS, follow, joint, spectral
+from vfl_node.privacy.attacks import ATTACKS, joint, spectral
 from vfl_node.privacy.attacks.transcript import Batch
+from vfl_node.privacy.attacks.whole import follow
 from vfl_node.privacy.equal_weights import works_at_once
 from vfl_node.progress import Silent
 from vfl_node.training.boosted_tree import design

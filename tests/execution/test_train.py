@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-import torch
 
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import NumericColumn, Table
@@ -39,7 +38,7 @@ class Defended(TrainerConfig):
 def run_at(folder: Path, device: str, *sigmas: float) -> Any:
     defences = tuple(read_params({"name": "noise", "sigma": sigma}) for sigma in sigmas)
     policy = SimpleNamespace(protection=Protection(defences=defences))
-    session = SimpleNamespace(machine=OwnMachine(device=torch.device(device)), policy=policy)
+    session = SimpleNamespace(machine=OwnMachine(device_name=device), policy=policy)
     return SimpleNamespace(session=session, folder=JobFolder(folder))
 
 

@@ -42,10 +42,8 @@ IN_A_JOB = [
 ]
 """What a node imports when a job needs it: a fifth of the work of a small job, which each start would repeat."""
 
-# What a node imports, what an optimiser imports when it is first made, and this program itself.
-FORKS.set_forkserver_preload(
-    ["vfl_node.cli", "vfl_node.node.serving", *IN_A_JOB, "torch._dynamo", "pytest", "tests.node.preloaded"]
-)
+# What a node imports, and this program itself.
+FORKS.set_forkserver_preload(["vfl_node.cli", "vfl_node.node.serving", *IN_A_JOB, "pytest", "tests.node.preloaded"])
 
 GENEROUS_S = 240.0
 """How long anything may take that a test waits for: on a machine that does much else, nothing is late."""

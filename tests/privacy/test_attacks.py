@@ -14,13 +14,14 @@ from vfl_node.models.initial_weights import initialise
 from vfl_node.models.inputs import ModelInput
 from vfl_node.models.networks import MlpBottom
 from vfl_node.models.schema import InputSchema
-from vfl_node.privacy.attacks import ATTACKS, collinear, distance_ratio, follow, near_duplicate, run_attacks, spectral
+from vfl_node.privacy.attacks import ATTACKS, collinear, distance_ratio, near_duplicate, spectral
 from vfl_node.privacy.attacks.collinear import Collinear
 from vfl_node.privacy.attacks.longitudinal import Longitudinal
 from vfl_node.privacy.attacks.near_duplicate import NearDuplicate
 from vfl_node.privacy.attacks.row_loss import RowLoss
 from vfl_node.privacy.attacks.same_step_twin import SameStepTwin
 from vfl_node.privacy.attacks.transcript import Batch
+from vfl_node.privacy.attacks.whole import follow, run_attacks
 
 
 def judged(attack: str, transcript: Sequence[Batch], truth: NDArray[np.bool_]) -> float | None:

@@ -16,9 +16,10 @@ from vfl_node.models.initial_weights import initialise
 from vfl_node.models.inputs import ModelInput
 from vfl_node.models.networks import MlpBottom
 from vfl_node.models.schema import InputSchema
-from vfl_node.privacy.attacks import ATTACKS, follow, run_attacks
+from vfl_node.privacy.attacks import ATTACKS
 from vfl_node.privacy.attacks.attack import Attack
 from vfl_node.privacy.attacks.transcript import Batch
+from vfl_node.privacy.attacks.whole import follow, run_attacks
 from vfl_node.privacy.audit import WEIGHT, Audit
 from vfl_node.privacy.outgoing import Sent
 from vfl_node.privacy.sample import Bounds, Sample

@@ -16,9 +16,9 @@ from vfl_node.models.initial_weights import initialise
 from vfl_node.models.inputs import ModelInput
 from vfl_node.models.networks import MlpBottom
 from vfl_node.models.schema import InputSchema
-from vfl_node.privacy.attacks import run_attacks
 from vfl_node.privacy.attacks.embedding_inversion import invert
 from vfl_node.privacy.attacks.transcript import Batch
+from vfl_node.privacy.attacks.whole import run_attacks
 from vfl_node.privacy.defences.defence import Defence, Leaving, Sender, build, names_of_positions
 from vfl_node.privacy.defences.specs import NoiseParams
 from vfl_node.privacy.outgoing import Exit, Sent

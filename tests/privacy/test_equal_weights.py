@@ -16,9 +16,10 @@ from vfl_node.models.inputs import ModelInput
 from vfl_node.models.networks import MlpBottom
 from vfl_node.models.schema import InputSchema
 from vfl_node.privacy import equal_weights
-from vfl_node.privacy.attacks import ATTACKS, follow
+from vfl_node.privacy.attacks import ATTACKS
 from vfl_node.privacy.attacks.attack import ScoringAttack
 from vfl_node.privacy.attacks.transcript import Batch
+from vfl_node.privacy.attacks.whole import follow
 from vfl_node.privacy.audit import Audit
 from vfl_node.privacy.equal_weights import audit_equal_weights
 

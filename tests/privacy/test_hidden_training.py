@@ -30,8 +30,9 @@ from vfl_node.crypto.shares.machine import Party, ShareMachine
 from vfl_node.crypto.shares.operations import mask_value
 from vfl_node.crypto.shares.ring import FRACTION, WEIGHT_FRACTION, Ring, encode
 from vfl_node.crypto.shares.values import Shared
-from vfl_node.privacy.attacks import ATTACKS, run_attacks
+from vfl_node.privacy.attacks import ATTACKS
 from vfl_node.privacy.attacks.transcript import Batch
+from vfl_node.privacy.attacks.whole import run_attacks
 from vfl_node.privacy.labels.attacks import OF_TWO_CLASSES
 from vfl_node.privacy.labels.shown import Course, KnownRows
 from vfl_node.training.hidden.computation import HiddenPlan, Own, WeightShares, compute

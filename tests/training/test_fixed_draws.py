@@ -10,9 +10,9 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from vfl_node.privacy.attacks import follow
 from vfl_node.privacy.attacks.longitudinal import Longitudinal
 from vfl_node.privacy.attacks.transcript import Batch
+from vfl_node.privacy.attacks.whole import follow
 from vfl_node.session.session import Session
 from vfl_node.training.split import trainer
 from vfl_node.training.split.config import Train

@@ -7,7 +7,7 @@ kind. An entry is loaded when it is first used, so that looking at names imports
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import suppress
 from functools import cached_property
 from importlib import metadata
@@ -85,15 +85,19 @@ class Registry(Generic[T]):
         """The names of this package's own things."""
         return tuple(self._own)
 
-    def usable(self) -> Iterator[tuple[str, T]]:
-        """Each name with its thing, loaded one after the other; what cannot be loaded is left out."""
+    def usable(self, among: Container[str] | None = None) -> Iterator[tuple[str, T]]:
+        """Each name (of those ``among`` them) with its thing, loaded one after the other; what cannot be loaded is left out."""
         for name in self:
+            if among is not None and name not in among:
+                continue
             with suppress(UsageError):
                 yield name, self[name]
 
     def unusable(self) -> Iterator[UsageError]:
-        """Why each of those that :meth:`usable` leaves out cannot be used."""
+        """Why each of those that :meth:`usable` leaves out cannot be used; this package's own are not loaded for that."""
         for name in self:
+            if name in self._own:
+                continue
             try:
                 self[name]
             except UsageError as error:
@@ -110,12 +114,13 @@ def instance_of(kind: type[Any]) -> Callable[[str, Any], None]:
     return check
 
 
-def subclass_of(kind: type[Any]) -> Callable[[str, Any], None]:
-    """A check that refuses what is no subclass of ``kind``."""
+def subclass_of(kind: type[Any] | str) -> Callable[[str, Any], None]:
+    """A check that refuses what is no subclass of ``kind``, a class or the ``module:attribute`` of one that loads much."""
 
     def check(_: str, thing: object) -> None:
-        if not (isinstance(thing, type) and issubclass(thing, kind)):
-            raise ValueError(f"is no subclass of {kind.__name__}")
+        base: type[Any] = load(kind, what="a class of this package") if isinstance(kind, str) else kind
+        if not (isinstance(thing, type) and issubclass(thing, base)):
+            raise ValueError(f"is no subclass of {base.__name__}")
 
     return check
 
@@ -135,6 +140,12 @@ def load(place: str, *, what: str) -> Any:
         return getattr(importlib.import_module(module), attribute)
     except Exception as error:  # noqa: BLE001 - whatever the module of another package raises
         raise _unusable(f"{what} cannot be loaded from {place}: {str(error) or type(error).__name__}") from None
+
+
+def check_there(place: str, *, what: str) -> None:
+    """Raise as :func:`load` if another package's ``place`` cannot be loaded. What is this package's own is there."""
+    if not place.startswith(f"{__name__.partition('.')[0]}."):
+        load(place, what=what)
 
 
 def _unusable(message: str) -> UsageError:

@@ -31,7 +31,6 @@ WHITE_SPACE = "".join(filter(str.isspace, map(chr, range(0x3001))))
 
 ASCII_SPACE = "".join(filter(str.isascii, WHITE_SPACE))
 
-_MISSING = pa.array(sorted(MISSING))
 _ZERO, _NINE = b"09"
 PLAIN = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 """What Arrow and Python read as the same number."""
@@ -173,7 +172,7 @@ def _strip_zeros(text: pa.Array) -> pa.Array:
 def _parse(text: pa.Array, decimal: str) -> NDArray[np.float64]:
     values = _parse_plain(write_points(text, decimal))
     if values is None:
-        gone = pc.or_(pc.is_in(text, value_set=_MISSING.cast(text.type)), pa.array(absent(text, ABSENT)))
+        gone = pc.or_(pc.is_in(text, value_set=pa.array(sorted(MISSING), text.type)), pa.array(absent(text, ABSENT)))
         text = write_points(pc.if_else(gone, pa.scalar(None, text.type), text), decimal)
         values = _parse_plain(text)
     if values is None:

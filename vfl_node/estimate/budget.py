@@ -19,6 +19,7 @@ from vfl_node.job import Job
 from vfl_node.job.costs import TableShape
 from vfl_node.models import NONE_DECLARED
 from vfl_node.process.machine import free_bytes, used_bytes
+from vfl_node.process.tensors import TORCH_BYTES, torch_is_loaded
 from vfl_node.roles import Role
 from vfl_node.settings.limits import Limits
 from vfl_node.settings.protection import Protection
@@ -49,7 +50,7 @@ class Budget:
         self, memory_mib: int | None, models: Mapping[str, str] = NONE_DECLARED, protection: Protection = UNPROTECTED
     ) -> None:
         self._memory_mib, self._models, self._protection = memory_mib, models, protection
-        self._idle_bytes = used_bytes()
+        self._idle_bytes, self._light = used_bytes(), not torch_is_loaded()
         self._reserved: dict[str, int] = {}
         self._services: set[str] = set()
         self._lock = threading.Lock()
@@ -71,11 +72,14 @@ class Budget:
                 self._services.add(job_id)
 
     def fit(self, job: Job, role: Role, table: TableShape, limits: Limits, model: Job | None = None) -> int:
-        """How many bytes the job needs, if they are free. Args and Raises as :meth:`reserve`."""
+        """How many bytes the job needs, if they are free, and those of torch if it is not loaded yet.
+
+        Args and Raises as :meth:`reserve`.
+        """
         check_limits(job, role, limits, table, self._models)
         needed = need(job, role, table, model, self._models, self._protection)
         free, others = self.free_bytes, sum(self._reserved.values())
-        if needed.bytes > free:
+        if needed.bytes + (TORCH_BYTES if job.needs_torch and not torch_is_loaded() else 0) > free:
             raise _memory_error(needed, free, others)
         return needed.bytes
 
@@ -83,7 +87,8 @@ class Budget:
     def free_bytes(self) -> float:
         """How many bytes are left for one more job."""
         others = sum(list(self._reserved.values()))
-        pending = max(0, others - max(0, used_bytes() - self._idle_bytes))  # reserved, and not taken yet
+        idle = self._idle_bytes + (TORCH_BYTES if self._light and torch_is_loaded() else 0)
+        pending = max(0, others - max(0, used_bytes() - idle))  # reserved, and not taken yet
         free = free_bytes() - pending
         return max(0, free if self._memory_mib is None else min(free, (self._memory_mib << 20) - others))
 

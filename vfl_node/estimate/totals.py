@@ -43,11 +43,11 @@ from vfl_node.settings.node import Settings
 TRANSPORT_S = 2e-9
 """CPU seconds that gRPC and TLS 1.3 take for a byte at one end (loopback, chunks of 512 KiB, Zen 4)."""
 
-PROCESS_BYTES = 415 << 20
-"""Memory of a node that has nothing to do (docs/guides/estimate-a-job.md); 165 MiB of it are files of libraries."""
+PROCESS_BYTES = 200 << 20
+"""Memory of a node that has nothing to do (docs/guides/estimate-a-job.md); 65 MiB of it are files of libraries."""
 
-TRAINING_BYTES = 105 << 20
-"""What the libraries of a training take in addition, once a node has trained (100 rows were)."""
+TRAINING_BYTES = 320 << 20
+"""What the libraries of a training take in addition, once a node has trained (100 rows were); 180 MiB of it are torch."""
 
 START_S, CELL_S = 0.25, 0.1e-6
 """CPU seconds of a node for a job, whatever its size, and to read and check a cell of its table."""

@@ -19,7 +19,7 @@ def check_allowed(settings: Settings, job: Job, *, by_peer: bool = False, loadin
         settings: this node's.
         job: the job.
         by_peer: whether a peer submits it.
-        loading: whether to load what its trainer needs, torch too, to see whether it is there (``E_EXTENSION``).
+        loading: whether to load what another package adds to its trainer, to see whether it is there (``E_EXTENSION``).
     """
     own, role = settings.name, settings.role
     if role_in(job.parties, own) != role:

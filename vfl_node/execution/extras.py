@@ -60,11 +60,16 @@ class Extras:
             from vfl_node.execution.transcripts import prepare_transcripts
 
             prepare_transcripts(job, self.transcript)
-        if not self.joint:
-            return self
+        if not self.joint or not job.train:
+            return replace(self, joint=False)
         from vfl_node.execution.joint import runs_joint
 
         return replace(self, joint=runs_joint(job))
+
+    @property
+    def wanted(self) -> bool:
+        """Whether anything is made once all parties have ended."""
+        return bool(self.transcript or self.predictions or self.joint)
 
     def make_trial(self, party: str) -> Trial:
         """What ``party`` must do for them."""

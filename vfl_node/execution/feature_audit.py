@@ -24,13 +24,13 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.tables import Table
 from vfl_node.errors import StateError
 from vfl_node.execution.folder import JobFolder
-from vfl_node.execution.run import choose_device
 from vfl_node.job import Job
 from vfl_node.models import storage
 from vfl_node.privacy.features.attacks import rebuild
 from vfl_node.privacy.features.measures import Score, measure
 from vfl_node.privacy.features.rows import check_enough, choose
 from vfl_node.privacy.features.targets import targets_of
+from vfl_node.process.tensors import choose_device
 from vfl_node.settings.defences import DefenceParams, read_params
 from vfl_node.settings.node import Settings
 from vfl_node.training.predictor import Embeddings, KeptHalf, StoredModel

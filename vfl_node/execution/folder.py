@@ -17,8 +17,6 @@ from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
-import torch
-
 from vfl_node.alignment import stored
 from vfl_node.alignment.alignment import Alignment
 from vfl_node.errors import StateError
@@ -242,7 +240,7 @@ class JobFolder(JobOutcome):
         """Keep a finished alignment and what it cost, so that a restart does not repeat it."""
         arrays, head = stored.parts(alignment)
         about = {"alignment": head, "seconds": repr(seconds), "traffic": json.dumps(asdict(traffic))}
-        storage.keep(self._alignment, {name: torch.from_numpy(array) for name, array in arrays.items()}, about)
+        storage.keep_arrays(self._alignment, arrays, about)
 
     def load_alignment(self, peers: Sequence[str]) -> tuple[Alignment, float, Traffic] | None:
         """The finished alignment with ``peers``, its wall time and traffic; None before.
@@ -253,9 +251,8 @@ class JobFolder(JobOutcome):
         path = self._alignment
         if not path.exists():
             return None
-        tensors, about = storage.recall(path, hint=_ANEW)
+        arrays, about = storage.recall_arrays(path, hint=_ANEW)
         try:
-            arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
             alignment = stored.join_parts(arrays, about["alignment"], peers)
         except (KeyError, TypeError, ValueError):
             raise StateError(f"{path} was written by another version", code="E_STATE_VERSION", hint=_ANEW) from None

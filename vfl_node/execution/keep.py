@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 
 from vfl_node.data.tables import Table
 from vfl_node.execution.align import Aligned
 from vfl_node.execution.folder import JobFolder
 from vfl_node.execution.located import location_cautions
-from vfl_node.execution.outcome import ARTEFACTS
 from vfl_node.execution.run import Run
-from vfl_node.job import Job
 from vfl_node.ledger import Disclosure
 from vfl_node.models import storage
 from vfl_node.process import failpoints
@@ -127,23 +124,3 @@ def _alignment_cautions(run: Run, aligned: Aligned) -> tuple[str, ...]:
     """What the owner should know of the alignment."""
     doubt = (aligned.doubt.text,) if aligned.doubt else ()
     return (*doubt, *aligned.recognisable, *location_cautions(run.session.job, aligned.alignment, run.data.table))
-
-
-def artefact_folders(job: Job, out: Path) -> dict[str, Path]:
-    """Party → where a trial copies its artefacts: the active one's to ``out``, the others' below it."""
-    return {name: out if name == job.parties.active else out / name for name in job.parties.all}
-
-
-def clear_artefacts(folders: Iterable[Path]) -> None:
-    """Remove what an earlier run left in ``folders``, so that nothing of it stands beside a new report."""
-    for folder in folders:
-        for name in ARTEFACTS:
-            (folder / name).unlink(missing_ok=True)
-
-
-def copy_artefacts(source: Path, target: Path) -> None:
-    """Copy what a job left, each file whole (0600), the report last."""
-    private_folder(target)
-    for name in ARTEFACTS:
-        if (source / name).exists():
-            write_whole(target / name, (source / name).read_bytes())

@@ -9,10 +9,12 @@ from __future__ import annotations
 import hashlib
 import shutil
 import threading
+from collections.abc import Iterable
 from pathlib import Path
 
 from vfl_node.errors import StateError, VflError
-from vfl_node.process.files import write_whole
+from vfl_node.job import Job
+from vfl_node.process.files import private_folder, write_whole
 
 ARTEFACTS = ("model.safetensors", "trace.json", "report.html", "report.json")
 """What a job leaves for its owner; the report is written last, when everything else is there."""
@@ -118,3 +120,23 @@ class JobOutcome:
     def _sums(self) -> bytes:
         files = sorted(path for path in self.artefacts.iterdir() if path.name != SUMS)
         return "".join(f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in files).encode()
+
+
+def artefact_folders(job: Job, out: Path) -> dict[str, Path]:
+    """Party → where a trial copies its artefacts: the active one's to ``out``, the others' below it."""
+    return {name: out if name == job.parties.active else out / name for name in job.parties.all}
+
+
+def clear_artefacts(folders: Iterable[Path]) -> None:
+    """Remove what an earlier run left in ``folders``, so that nothing of it stands beside a new report."""
+    for folder in folders:
+        for name in ARTEFACTS:
+            (folder / name).unlink(missing_ok=True)
+
+
+def copy_artefacts(source: Path, target: Path) -> None:
+    """Copy what a job left, each file whole (0600), the report last."""
+    private_folder(target)
+    for name in ARTEFACTS:
+        if (source / name).exists():
+            write_whole(target / name, (source / name).read_bytes())

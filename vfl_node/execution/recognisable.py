@@ -15,7 +15,6 @@ from vfl_node.execution.located import MOST_AXES, error_words
 from vfl_node.execution.public_list import read_list
 from vfl_node.job import Job
 from vfl_node.job.keys import TextKey
-from vfl_node.privacy.linkage.listed import recognise_texts, registration_errors
 from vfl_node.privacy.linkage.space import KeySpace
 from vfl_node.settings.protection import LinkageAuditSettings
 
@@ -56,6 +55,8 @@ def key_cautions(job: Job, audit: LinkageAuditSettings | None, own: Mapping[str,
 
 
 def _text_words(name: str, key: TextKey, own: KeyColumn, listed: KeyValues, job: Job) -> str:
+    from vfl_node.privacy.linkage.listed import recognise_texts  # loads scipy, which no other job needs
+
     found = recognise_texts([str(text) for text in own], [str(text) for text in listed], key, job.align.encoding)
     share = 100 * found.recognised / max(1, found.tried)
     return f"{share:.0f} % of {found.tried:,} different values of {name!r} that were tried ({found.listed:,} stand in the list)"
@@ -63,6 +64,8 @@ def _text_words(name: str, key: TextKey, own: KeyColumn, listed: KeyValues, job:
 
 def _place_words(space: KeySpace, own: Mapping[str, KeyColumn], listed: Mapping[str, KeyValues]) -> list[str]:
     """Nothing with too many axes, or too few places."""
+    from vfl_node.privacy.linkage.listed import registration_errors  # likewise
+
     places = space.points({name: listed[name] for name in space.keys})
     places = places[~np.isnan(places).any(axis=1)]
     if len(space.bounds) > MOST_AXES or len(places) < 2:

@@ -22,7 +22,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from vfl_node.crypto.randomness import Randomness
@@ -30,11 +29,10 @@ from vfl_node.data.named import table_name
 from vfl_node.data.tables import Table
 from vfl_node.engines.processes import Processes
 from vfl_node.engines.threads import Threads
-from vfl_node.errors import UsageError
 from vfl_node.execution.folder import JobFolder
 from vfl_node.execution.inputs import select_records
 from vfl_node.job import Job
-from vfl_node.process import failpoints
+from vfl_node.process.tensors import load_torch, settle_device
 from vfl_node.progress import EpochTrained, Event, LocalEpochTrained, PhaseBegan, Progress
 from vfl_node.session.agree import agree
 from vfl_node.session.memory import PeerMemory, join_memories
@@ -144,6 +142,8 @@ def set_up(
         DataError, PolicyError: as :func:`vfl_node.execution.inputs.select_records`.
     """
     inputs, limits = None, settings.limits_for(job)
+    if job.needs_torch:
+        load_torch(settings.threads)
     if table is not None:
         part = table
         if not job.predict:
@@ -164,7 +164,7 @@ def set_up(
         machine=OwnMachine(
             workers=Threads(settings.group_workers),
             processes=Processes(settings.group_workers),
-            device=choose_device(settings.device),
+            device_name=settle_device(settings.device),
             memory_mib=settings.resources.memory_mib,
         ),
         policy=OwnSettings(
@@ -199,21 +199,3 @@ class _TracedProgress:
             case LocalEpochTrained():
                 self.trace.mark("own model, epoch")
         self.progress.emit(event)
-
-
-def choose_device(name: str) -> torch.device:
-    """The device that ``name`` stands for; ``auto`` is CUDA where there is one.
-
-    Raises:
-        UsageError: a CUDA device is asked for and absent (``E_DEVICE``); never a silent switch to the CPU.
-    """
-    failpoints.reach("device")
-    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    if name == "auto":
-        return torch.device("cuda:0" if count else "cpu")
-    device = torch.device(name)
-    if device.type == "cuda" and (device.index or 0) >= count:
-        raise UsageError(
-            f"device {name} is not on this machine ({count} CUDA devices)", code="E_DEVICE", hint="set device: auto or cpu"
-        )
-    return device

@@ -11,8 +11,6 @@ from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import PeerLost
 from vfl_node.estimate.budget import Budget
@@ -22,9 +20,9 @@ from vfl_node.execution.conversations import conversations
 from vfl_node.execution.extras import NO_EXTRAS, Extras
 from vfl_node.execution.folder import JobFolder
 from vfl_node.execution.inputs import announce, read_input
-from vfl_node.execution.keep import artefact_folders, clear_artefacts, copy_artefacts
 from vfl_node.execution.known_rows import TrialParty
 from vfl_node.execution.live import LiveProgress, Stop
+from vfl_node.execution.outcome import artefact_folders, clear_artefacts, copy_artefacts
 from vfl_node.execution.private import trial_settings
 from vfl_node.execution.run import Run, set_up
 from vfl_node.job import Job
@@ -80,7 +78,7 @@ def simulate(
     """
     extras = extras.prepare(job)
     settings = settings or trial_settings(job, files, columns=columns, threads=threads, models=models)
-    torch.set_num_threads(settings[job.parties.active].threads)
+    threads = settings[job.parties.active].threads
     for own in settings.values():
         check_allowed(own, job)
     job_id = extras.make_trial(job.parties.active).job_id(job.name) or job.name
@@ -89,7 +87,9 @@ def simulate(
         runs, read, parties = [], {}, {}
         for name, held in memory_network(*job.parties.all, job_id=job.name).items():
             own = settings[name]
-            here = {"group_threads": own.threads} | ({} if "device" in own.model_fields_set else {"device": "cpu"})
+            here = {"threads": threads, "group_threads": own.threads} | (
+                {} if "device" in own.model_fields_set else {"device": "cpu"}
+            )
             own, role = own.model_copy(update=here), own.role
             table = read_input(own, job, tables.get(name)) if own.tables else None
             Budget(own.resources.memory_mib, own.models, own.protection).fit(job, role, shape_of(table), own.limits_for(job))

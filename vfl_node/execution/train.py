@@ -23,10 +23,10 @@ from vfl_node.gdp import Exposure
 from vfl_node.job import Job
 from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.job.training import TrainerConfig
-from vfl_node.privacy.audit import check as check_limit
-from vfl_node.privacy.audit import strongest
+from vfl_node.privacy.attack_limit import check_limit, strongest
 from vfl_node.privacy.defences.idle import idle_defences, idle_feature_audit, idle_label_limit
 from vfl_node.process.machine import utc_now
+from vfl_node.process.tensors import device_name
 from vfl_node.progress import ResultDoubted, TrainingCostKnown
 from vfl_node.roles import DataRole, Role
 from vfl_node.session.counted import Counted, telling_training
@@ -35,7 +35,7 @@ from vfl_node.training.checkpoints import FileCheckpoints
 from vfl_node.training.predictor import predictor_of
 from vfl_node.training.section import JointAttack
 from vfl_node.training.table_use import table_use_of
-from vfl_node.training.trainer import Trained, Trainer, TrainingData, device_name, trainer_of
+from vfl_node.training.trainer import Trained, Trainer, TrainingData, trainer_of
 
 
 async def play(run: Run) -> None:

@@ -221,6 +221,11 @@ class Job(Frozen):
         """Whether it predicts known records, as they are asked for, until its owner wants its end."""
         return self.predict is not None and self.predict.rows == "known"
 
+    @property
+    def needs_torch(self) -> bool:
+        """Whether it trains or predicts. A job that only aligns does without torch."""
+        return self.train is not None or self.predict is not None
+
     def lasting_fields(self) -> dict[str, Any]:
         """Every field, defaults included, by the first name that it had: reports and digests have these."""
         return self.model_dump(mode="json", context=LASTING_NAMES)

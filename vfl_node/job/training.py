@@ -18,7 +18,7 @@ from pydantic import BaseModel, Field, model_validator
 from typing_extensions import Self
 
 from vfl_node.configuration.models import Frozen
-from vfl_node.configuration.registry import Registry, load
+from vfl_node.configuration.registry import Registry, check_there, load
 from vfl_node.gdp import Exposure
 from vfl_node.job.alignment import Align
 from vfl_node.job.costs import ONE_BESIDE, Beside, TrainingPlan
@@ -218,7 +218,7 @@ class TrainerConfig(Frozen):
         return plan(self, passive_parties, beside, models)
 
     def check_here(self, models: Mapping[str, str]) -> None:
-        """Refuse a job that names something that this node does not have. It is checked before anything begins.
+        """Refuse a job that names something that this node does not have. It is checked before anything begins, without torch.
 
         Args:
             models: ``models`` of this node's settings: name → ``module:Class`` of an architecture.
@@ -226,8 +226,8 @@ class TrainerConfig(Frozen):
         Raises:
             UsageError: something is missing; it says what to declare or install (``E_EXTENSION``).
         """
-        load(self.parts.implementation, what=f"trainer {self.algorithm!r}")
-        load(self.parts.report_section, what=f"report of trainer {self.algorithm!r}")
+        check_there(self.parts.implementation, what=f"trainer {self.algorithm!r}")
+        check_there(self.parts.report_section, what=f"report of trainer {self.algorithm!r}")
 
     @property
     def learns_unaligned_by(self) -> str:

@@ -1,4 +1,4 @@
-"""Optimisers: each is a function of (parameters, settings) → an optimiser of torch.
+"""Optimisers: each is a function of (parameters, settings) → a :class:`~vfl_node.models.descent.ModelOptimiser`.
 
 ``settings.weight_decay`` λ adds λ·w to the gradient of every weight w, offsets, norms and categories included, as torch does
 (``lamb`` adds it to the step); each party does so with its own weights, so both together do what one would. It comes after
@@ -15,29 +15,30 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from vfl_node.models.descent import Adam, ModelOptimiser, Sgd
 from vfl_node.models.settings import NetworkSettings
 
 
-def adam(parameters: Iterable[nn.Parameter], settings: NetworkSettings) -> torch.optim.Optimizer:
+def adam(parameters: Iterable[nn.Parameter], settings: NetworkSettings) -> ModelOptimiser:
     """Adam (Kingma and Ba 2015); weight decay enters the gradient, and so its moments (it is not AdamW).
 
     Fused: one pass over each tensor instead of ten, in about a third of the time for some ten thousand weights. The result does
     not depend on the number of threads.
     """
-    return torch.optim.Adam(parameters, lr=settings.learning_rate, weight_decay=settings.weight_decay, fused=True)
+    return Adam(parameters, rate=settings.learning_rate, weight_decay=settings.weight_decay)
 
 
-def sgd(parameters: Iterable[nn.Parameter], settings: NetworkSettings) -> torch.optim.Optimizer:
+def sgd(parameters: Iterable[nn.Parameter], settings: NetworkSettings) -> ModelOptimiser:
     """Stochastic gradient descent."""
-    return torch.optim.SGD(parameters, lr=settings.learning_rate, weight_decay=settings.weight_decay)
+    return Sgd(parameters, rate=settings.learning_rate, weight_decay=settings.weight_decay)
 
 
-def lamb(parameters: Iterable[nn.Parameter], settings: NetworkSettings) -> torch.optim.Optimizer:
+def lamb(parameters: Iterable[nn.Parameter], settings: NetworkSettings) -> ModelOptimiser:
     """:class:`Lamb`; weight decay is decoupled from the moments, as in AdamW, and counts in the layer's step."""
     return Lamb(parameters, lr=settings.learning_rate, weight_decay=settings.weight_decay)
 
 
-def sparse_adam(parameters: Iterable[nn.Parameter], settings: NetworkSettings) -> torch.optim.Optimizer:
+def sparse_adam(parameters: Iterable[nn.Parameter], settings: NetworkSettings) -> ModelOptimiser:
     """Adam for sparse tables: weights and moments of a row change only in steps whose batch has its code."""
     return torch.optim.SparseAdam(list(parameters), lr=settings.learning_rate)
 
@@ -97,13 +98,13 @@ class Lamb(torch.optim.Optimizer):
         weight.sub_(group["lr"] * ratio * direction)
 
 
-def tensors_of_optimiser(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+def tensors_of_optimiser(optimizer: ModelOptimiser) -> dict[str, Tensor]:
     """What an optimiser remembers, as ``PARAMETER.KEY``; the tensors are its own."""
     state: dict[int, dict[str, Tensor | int]] = optimizer.state_dict()["state"]
     return {f"{index}.{key}": torch.as_tensor(value) for index, values in state.items() for key, value in values.items()}
 
 
-def restore_optimiser(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
+def restore_optimiser(optimizer: ModelOptimiser, tensors: Mapping[str, Tensor]) -> None:
     """Let ``optimizer`` remember what :func:`tensors_of_optimiser` gave of one of the same parameters."""
     state: dict[int, dict[str, Tensor | int]] = {}
     counts = isinstance(optimizer, torch.optim.SparseAdam)  # its steps are a Python number; a tensor would round otherwise

@@ -1,20 +1,26 @@
-"""Named tensors as safetensors: models in plain files, what a node keeps for itself in checked ones. Never a pickle."""
+"""Named tensors as safetensors: models in plain files, what a node keeps for itself in checked ones. Never a pickle.
+
+Light: torch is loaded only where there are tensors. Arrays of numpy give the same bytes without it.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
 from safetensors import SafetensorError
-from safetensors.torch import load as parse
-from safetensors.torch import save as serialise
-from torch import Tensor, contiguous_format
+from safetensors import numpy as of_arrays
 
 from vfl_node.configuration import versions
 from vfl_node.errors import StateError
 from vfl_node.process.files import read_checked, write_checked, write_whole
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 T = TypeVar("T")
 
@@ -49,7 +55,7 @@ def load(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
         data = path.read_bytes()
     except FileNotFoundError:
         raise _damage_error(f"{path} is missing") from None
-    tensors, metadata = _parse(data, path)
+    tensors, metadata = _parse_tensors(data, path)
     version = metadata.get("version", "1")
     document = {**metadata, "version": int(version) if version.isdecimal() else version}
     hint = "use the version of vfl-node that wrote it, or train again"
@@ -63,22 +69,45 @@ def keep(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] 
 
 def recall(path: Path, *, hint: str) -> tuple[dict[str, Tensor], dict[str, str]]:
     """What :func:`keep` kept. Raises as :func:`vfl_node.process.files.read_checked`."""
-    return _parse(read_checked(path, hint=hint), path)
+    return _parse_tensors(read_checked(path, hint=hint), path)
+
+
+def keep_arrays(path: Path, arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, str]) -> None:
+    """As :func:`keep`, of arrays."""
+    copies = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    write_checked(path, of_arrays.save(copies, _header(metadata)))
+
+
+def recall_arrays(path: Path, *, hint: str) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
+    """As :func:`recall`, of arrays."""
+    return _parse(read_checked(path, hint=hint), path, of_arrays.load)
 
 
 def _serialise(tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None) -> bytes:
-    # one entry, since safetensors writes several in no fixed order, and equal models must have equal bytes
-    about = {"about": json.dumps(metadata, sort_keys=True)} if metadata else None
+    from safetensors.torch import save as serialise
+    from torch import contiguous_format
+
     # safetensors refuses tensors that share memory or are not contiguous
     copies = {name: tensor.detach().cpu().clone(memory_format=contiguous_format) for name, tensor in tensors.items()}
-    return serialise(copies, about)
+    return serialise(copies, _header(metadata))
 
 
-def _parse(data: bytes, path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+def _header(metadata: Mapping[str, str] | None) -> dict[str, str] | None:
+    """One entry, since safetensors writes several in no fixed order, and equal models must have equal bytes."""
+    return {"about": json.dumps(metadata, sort_keys=True)} if metadata else None
+
+
+def _parse_tensors(data: bytes, path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    from safetensors.torch import load as parse
+
+    return _parse(data, path, parse)
+
+
+def _parse(data: bytes, path: Path, parse: Callable[[bytes], dict[str, T]]) -> tuple[dict[str, T], dict[str, str]]:
     try:
-        tensors = parse(data)
+        parts = parse(data)
         head = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
-        return tensors, json.loads(head.get("__metadata__", {}).get("about", "{}"))
+        return parts, json.loads(head.get("__metadata__", {}).get("about", "{}"))
     except (SafetensorError, ValueError, AttributeError):
         raise _damage_error(f"{path} is not a whole safetensors file") from None
 

@@ -9,7 +9,7 @@ of the batch alone:
 optimiser  of sparse tables           difference
 =========  =========================  =========================================================================
 ``adam``   ``torch.optim.SparseAdam``  moments of a row decay only in steps whose batch has its code
-``sgd``    ``torch.optim.SGD``        none, but for rounding
+``sgd``    gradient descent           none, but for rounding
 =========  =========================  =========================================================================
 
 Weight decay moves every weight in every step, whatever the batch has. With it tables are dense, and so they are with an
@@ -29,10 +29,11 @@ from torch.nn.utils import clip_grad_norm_
 
 from vfl_node.errors import UsageError
 from vfl_node.models import OPTIMISERS, SPARSE_OPTIMISERS
+from vfl_node.models.descent import ModelOptimiser
 from vfl_node.models.optimisers import restore_optimiser, tensors_of_optimiser
 from vfl_node.models.settings import NetworkSettings
 
-Make = Callable[..., torch.optim.Optimizer]
+Make = Callable[..., ModelOptimiser]
 
 
 class Updates:
@@ -50,7 +51,7 @@ class Updates:
         everything = list(model.parameters())
         places = {index: id(parameter) in {id(table) for table in tables} for index, parameter in enumerate(everything)}
         self._tables = tables
-        self._parts: list[tuple[torch.optim.Optimizer, list[int]]] = []
+        self._parts: list[tuple[ModelOptimiser, list[int]]] = []
         for make, sparse in ((OPTIMISERS[optimizer], False), (beside, True)):
             mine = [index for index, in_table in places.items() if in_table is sparse]
             if make is not None and mine:

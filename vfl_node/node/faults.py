@@ -12,8 +12,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import torch
-
 from vfl_node.errors import GaveWay, Paused, PeerLost, StateError, VflError
 from vfl_node.process.files import fault
 
@@ -65,7 +63,7 @@ def explain(error: BaseException) -> VflError:
             return fault(error)
         case sqlite3.Error():
             return _index_error(str(error))
-        case torch.cuda.OutOfMemoryError():
+        case RuntimeError() if type(error).__qualname__ == "OutOfMemoryError":  # of torch, which may not be loaded
             return _refusal("the GPU's memory is full", "E_GPU_MEMORY", "free its memory", "its memory is full")
         case MemoryError():
             return _refusal("this machine's memory is full", "E_MEMORY", "free memory", "its memory is full")

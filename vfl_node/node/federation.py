@@ -26,20 +26,14 @@ import yaml
 
 from vfl_node.errors import PeerError, UsageError, VflError
 from vfl_node.execution.extras import NO_EXTRAS, Extras
-from vfl_node.execution.folder import JobFolder
-from vfl_node.execution.inputs import read_input, select_records
-from vfl_node.execution.keep import artefact_folders, clear_artefacts, copy_artefacts
-from vfl_node.execution.known_rows import TrialParty
+from vfl_node.execution.outcome import JobOutcome, artefact_folders, clear_artefacts, copy_artefacts
 from vfl_node.execution.trial import Trial, write_trial
 from vfl_node.job import Job
 from vfl_node.node.client import Client
-from vfl_node.node.partners import Partner
 from vfl_node.node.setup import certify, init
 from vfl_node.process.files import private_folder, scratch_folder
 from vfl_node.roles import Role
-from vfl_node.session.memory import join_memories
 from vfl_node.settings.node import Settings, peers_in, role_in
-from vfl_node.settings.reading import load_settings
 
 START_S = 60.0
 PR_SET_PDEATHSIG = 1
@@ -140,23 +134,13 @@ class LocalFederation:
             raise VflError(self._error_text(error["message"], view["id"]), code=error["code"], hint=error["hint"] or "")
         for name in others:
             self._follow(name, view, lambda _: None)
-        folders = {name: JobFolder(self._folder / name / "state" / "jobs" / view["id"]) for name in self._job.parties.all}
-        for name, folder in folders.items():
-            copy_artefacts(folder.artefacts, gathered[name])
-        self._extras.make(self._job, folders, lambda: self._gather_ended(folders), gathered)
-        return gathered
+        for name, out_of_it in gathered.items():
+            copy_artefacts(JobOutcome(self._folder / name / "state" / "jobs" / view["id"]).artefacts, out_of_it)
+        if self._extras.wanted:
+            from vfl_node.node.ended_trial import make_extras  # it reads tables and models
 
-    def _gather_ended(self, folders: Mapping[str, JobFolder]) -> dict[str, TrialParty]:
-        """What each data party has of a job that has ended."""
-        parties, halves = self._job.parties, {}
-        for name in parties.data:
-            settings = load_settings(self._folder / name / "node.yaml")
-            partners = settings.state_dir / "partners"  # its node changes nothing any more
-            memory = join_memories([Partner(partners, peer) for peer in parties.others(name)])
-            whole = read_input(settings, self._job)
-            table = select_records(whole, self._job.align, memory, settings.limits_for(self._job), name)
-            halves[name] = TrialParty(settings, folders[name], whole, table)
-        return halves
+            make_extras(self._extras, self._job, view["id"], self._folder, gathered)
+        return gathered
 
     def _start(self, name: str, settings: dict[str, Any]) -> None:
         folder = self._folder / name

@@ -19,6 +19,7 @@ from vfl_node.node.others import ASK_QUEUED_S, Others
 from vfl_node.node.record import Record
 from vfl_node.node.store import Store
 from vfl_node.node.turns import Turn
+from vfl_node.process.tensors import begin_loading
 from vfl_node.progress import HoursAwaited, MemoryAwaited, Progress, Queued
 from vfl_node.settings.node import Settings
 from vfl_node.trust.manifest import VALID_DAYS, parse_manifest
@@ -140,7 +141,10 @@ class JobStart:
     def await_turn(
         self, turn: Turn, stop: Stop, progress: Progress, on_wait: Callable[[], object], announce: Callable[[], None]
     ) -> None:
-        """Wait for a place for the job. Args and Raises as :meth:`await_open`, and GaveWay where an owner is asked first."""
+        """Wait for a place for the job, and begin to load torch if the job needs it.
+
+        Args and Raises as :meth:`await_open`, and GaveWay where an owner is asked first.
+        """
         again = time.monotonic() + ASK_QUEUED_S
         while not turn.take(LOOK_S):
             stop.check()
@@ -152,3 +156,5 @@ class JobStart:
             if self._others.undecided:
                 raise GaveWay("an owner is asked")
         stop.check()
+        if self._record.job.needs_torch:
+            begin_loading()

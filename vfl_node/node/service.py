@@ -6,13 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import structlog
-import torch
 
 from vfl_node.configuration.models import parse
 from vfl_node.configuration.renamed import LASTING_NAMES
 from vfl_node.crypto.kernels import kernel
 from vfl_node.execution.outcome import ARTEFACTS
-from vfl_node.execution.run import choose_device
 from vfl_node.execution.trial import read_trial
 from vfl_node.job import Job
 from vfl_node.node.approvals import Approvals
@@ -37,6 +35,7 @@ from vfl_node.node.works import Works
 from vfl_node.prediction.play import PREDICTIONS
 from vfl_node.prediction.requests import PredictionRequest
 from vfl_node.process.machine import machine_state, utc_now
+from vfl_node.process.tensors import settle_device
 from vfl_node.report.timeline import TRACE, tell
 from vfl_node.report.words import SEEDED
 from vfl_node.settings.connection import Roster
@@ -84,8 +83,7 @@ class Node:
                 log.warning(warning)
         else:
             log.warning("plaintext between loopback addresses: for trials on one machine only")
-        self.device = choose_device(settings.device)
-        torch.set_num_threads(settings.threads)
+        self._device = settle_device(settings.device)
         trial = read_trial(settings)
         if trial.seeded:
             log.warning(SEEDED)
@@ -136,7 +134,7 @@ class Node:
             version=VERSION,
             kernel=kernel().name,
             listen=bound,
-            device=str(self.device),
+            device=self._device,
             threads=self.settings.threads,
         )
         if not self.settings.connected:

@@ -6,7 +6,8 @@ memory) and in what they show (a bar and a summary; a bar in a notebook and a re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -76,12 +77,19 @@ def run_trial(
 
         with LocalFederation(job, settings, logs=out / "logs", extras=extras) as federation:
             return federation.run(out, on_view)
-    import torch
-
     from vfl_node.execution.simulation import simulate
+
+    with _threads_kept() if job.needs_torch else nullcontext():
+        return simulate(job, {}, out, settings=settings, tables=tables, on_view=on_view, extras=extras)
+
+
+@contextmanager
+def _threads_kept() -> Iterator[None]:
+    """Have torch compute with as many threads as before."""
+    import torch
 
     threads = torch.get_num_threads()
     try:
-        return simulate(job, {}, out, settings=settings, tables=tables, on_view=on_view, extras=extras)
+        yield
     finally:
         torch.set_num_threads(threads)

@@ -35,9 +35,9 @@ from torch import Tensor
 from typing_extensions import override
 
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.errors import PolicyError
 from vfl_node.models.storage import add_prefix, take_part
 from vfl_node.privacy.attachment import Attachment
+from vfl_node.privacy.attack_limit import check_limit, strongest
 from vfl_node.privacy.attacks import ATTACKS
 from vfl_node.privacy.attacks.attack import Attack, Positions
 from vfl_node.privacy.attacks.transcript import Batch
@@ -135,7 +135,7 @@ class Audit(Attachment):
         self._averages = {name: _update_average(self._averages.get(name, math.nan), value) for name, value in values.items()}
         self._strongest = _update_average(self._strongest, strongest(values))
         self._begin_epoch(self._epoch + 1)
-        check(self._party, self._strongest, self._limit)
+        check_limit(self._party, self._strongest, self._limit)
         return values
 
     @override
@@ -158,7 +158,7 @@ class Audit(Attachment):
         own = self._randomness.derive("held out")
         self.held_out = audit_equal_weights(rows, self._secret[positions], own, self._chosen)
         folded = strongest(self.held_out.attacks)
-        check(self._party, folded, self._limit, where="the strongest on the rows held out, before they are sent")
+        check_limit(self._party, folded, self._limit, where="the strongest on the rows held out, before they are sent")
 
     @property
     def averages(self) -> dict[str, float | None]:
@@ -232,29 +232,6 @@ class Audit(Attachment):
             for attack in self._attacks.values():
                 attempt(partial(attack.see, batch))  # a step that it cannot use is passed over
         self._waiting, self._rows_waiting = [], 0
-
-
-def strongest(values: Mapping[str, float | None]) -> float | None:
-    """The AUC of the attack that tells most, folded."""
-    return max((0.5 + abs(value - 0.5) for value in values.values() if value is not None), default=None)
-
-
-def check(party: str, folded: float | None, limit: float | None, *, where: str = "moving average of the strongest") -> None:
-    """Refuse to go on where the ``folded`` AUC is above the owner's ``limit``.
-
-    Raises:
-        PolicyError: it is (``E_LEAK``; the peer is told ``E_STOPPED``).
-    """
-    if limit is None or folded is None or not folded > limit:
-        return
-    raise PolicyError(
-        f"{party}'s own attacks tell its synthetic rows from real ones at an AUC of {folded:.2f} "
-        f"({where}); attacks.rows allows {limit:g}",
-        code="E_LEAK",
-        hint="choose other strategies in train.missing, fewer epochs, or align with psi; or allow more",
-        for_peer=f"stopped by {party}'s policy",
-        peer_code="E_STOPPED",
-    )
 
 
 def _update_average(average: float, newest: float | None) -> float:

@@ -10,20 +10,13 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
 import numpy as np
-import torch
 
 from vfl_node.metrics.classes import NotNumbers
 
 T = TypeVar("T")
 
-UNUSABLE = (
-    NotNumbers,
-    np.linalg.LinAlgError,
-    torch.linalg.LinAlgError,  # type: ignore[attr-defined]
-    FloatingPointError,
-    OverflowError,
-)
-"""What is raised where numbers are of no use; everything else is a defect."""
+UNUSABLE = (NotNumbers, np.linalg.LinAlgError, FloatingPointError, OverflowError)
+"""What is raised where numbers are of no use, beside torch's ``LinAlgError``; everything else is a defect."""
 
 
 def attempt(attack: Callable[[], T]) -> T | None:
@@ -32,6 +25,10 @@ def attempt(attack: Callable[[], T]) -> T | None:
         with np.errstate(all="ignore"):
             return attack()
     except UNUSABLE:
+        return None
+    except RuntimeError as error:
+        if type(error).__name__.lstrip("_") != "LinAlgError":  # of torch, which may not be loaded
+            raise
         return None
 
 

@@ -10,8 +10,6 @@ from collections.abc import Hashable, MutableMapping
 from contextlib import suppress
 from typing import Any, Literal, Protocol, TextIO, cast
 
-import structlog
-
 from vfl_node.errors import UsageError
 
 VARIABLE = "VFL_LOG_LEVEL"
@@ -91,6 +89,8 @@ class Threshold:
         """The event, as a processor of structlog. Raises DropEvent if it is not to be written."""
         level = LEVELS.get(method, logging.ERROR)
         if level < self._level and not time.monotonic() < self._debug_until:
+            import structlog
+
             raise structlog.DropEvent
         return event
 
@@ -123,6 +123,8 @@ def configure_logs(
     threshold.set(logging.WARNING if quiet else LEVELS[chosen])
     terminal = sink is None and sys.stderr.isatty()
     text = terminal if form == "auto" else form == "text"
+    import structlog  # with asyncio and what prints tracebacks, an eighth of the time that a command takes
+
     # never a frame's local variables: they hold identifiers, labels and keys
     plain = structlog.processors.ExceptionRenderer(structlog.tracebacks.ExceptionDictTransformer(show_locals=False))
     console = structlog.dev.ConsoleRenderer(

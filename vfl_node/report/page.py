@@ -98,14 +98,9 @@ def write(report: Report, folder: Path) -> None:
     write_whole(folder / "report.json", report.to_json().encode())
 
 
-def attack_titles() -> dict[str, str]:
-    """Attack → its name for people."""
-    return {name: attack.title for name, attack in ATTACKS.usable()}
-
-
 def attack_line(attacks: Mapping[str, float | None], judged: Mapping[str, int]) -> str:
     """:func:`~vfl_node.report.words.attack_figures` with the attacks' own titles."""
-    return attack_figures(attacks, judged, attack_titles())
+    return attack_figures(attacks, judged, {name: attack.title for name, attack in ATTACKS.usable(attacks)})
 
 
 def _trainer_words(report: Report, train: TrainerConfig | None, peer: str) -> TrainingWords:
@@ -177,7 +172,7 @@ def _audit(report: dict[str, Any], unit: str) -> dict[str, Any] | None:
     """This party's attacks on what it sent: a drawing, and for each its style, words, newest and mean AUC."""
     epochs = report["training"]["epochs"] if report["training"] else []
     styles = dict(zip(ATTACKS, cycle(ATTACK_STYLES), strict=False))
-    names = [name for name, _ in ATTACKS.usable() if any(name in epoch["attacks"] for epoch in epochs)]
+    names = [name for name, _ in ATTACKS.usable({name for epoch in epochs for name in epoch["attacks"]})]
     points = {name: _points([epoch["attacks"] for epoch in epochs], name) for name in names}
     lines = [ChartLine(ATTACKS[name].title, points[name], styles[name]) for name in names if points[name]]
     if not lines:

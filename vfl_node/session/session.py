@@ -6,14 +6,15 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
-
-import torch
+from typing import TYPE_CHECKING
 
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.engines.contract import Engine, Inline
 from vfl_node.job import Job
 from vfl_node.process.machine import free_bytes
+from vfl_node.process.tensors import choose_device
 from vfl_node.progress import Progress, Silent
 from vfl_node.roles import Role
 from vfl_node.session.heads import Heads
@@ -26,6 +27,9 @@ from vfl_node.settings.node import Obfuscation, role_in
 from vfl_node.settings.protection import NO_TREE, Compare, Protection
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.pipe import Traffic, total
+
+if TYPE_CHECKING:
+    import torch
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,16 +61,26 @@ class OwnMachine:
     Attributes:
         workers: who computes group operations.
         processes: who computes on ciphertexts.
-        device: where tensors are.
+        device_name: where tensors are, as :func:`vfl_node.process.tensors.settle_device` names it.
         clock: seconds since any fixed moment, for durations only.
         memory_mib: the most that this owner allows all jobs together; None: what is free.
     """
 
     workers: Engine = field(default_factory=Inline)
     processes: Engine = field(default_factory=Inline)
-    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    device_name: str = "cpu"
     clock: Callable[[], float] = time.monotonic
     memory_mib: int | None = None
+
+    @cached_property
+    def device(self) -> torch.device:
+        """Where tensors are. Loads torch."""
+        return choose_device(self.device_name)
+
+    @property
+    def accelerated(self) -> bool:
+        """Whether tensors are on another device than the CPU; loads torch only where they may be."""
+        return self.device_name != "cpu" and self.device.type != "cpu"
 
     @property
     def free_bytes(self) -> float:

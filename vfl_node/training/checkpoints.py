@@ -12,14 +12,15 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
-
-from torch import Tensor
+from typing import TYPE_CHECKING, Any, Protocol
 
 from vfl_node.errors import StateError
 from vfl_node.models import storage
 from vfl_node.process import failpoints
 from vfl_node.process.files import read_checked
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 KEPT = 2
 

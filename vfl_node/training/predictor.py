@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
 from vfl_node.alignment.alignment import Alignment
 from vfl_node.configuration.registry import load
@@ -21,12 +20,16 @@ from vfl_node.errors import PolicyError, StateError, UsageError, VflError
 from vfl_node.job import Job, Serve
 from vfl_node.job.training import TrainerConfig
 from vfl_node.ledger import Disclosure
-from vfl_node.models.inputs import ModelInput
 from vfl_node.session.session import Session
 from vfl_node.settings.declared import Declared
 from vfl_node.settings.defences import DefenceParams
 from vfl_node.settings.node import DEFAULT_TABLE
 from vfl_node.transport.channel import Channel
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from vfl_node.models.inputs import ModelInput
 
 Names = NDArray[np.int64]
 """Names of rows: shared positions of the training; for other rows numbers below 0, digests of all that an answer depends on."""
@@ -337,12 +340,8 @@ def check_allowed(job: Job, serve: Serve | None) -> None:
     predict = job.predict
     assert predict is not None
     if serve is None:
-        raise StateError(
-            f"nothing of job {predict.model} was kept to predict with",
-            code="E_NO_MODEL",
-            hint="predictions need a training whose job says serve: {to: …}",
-            for_peer="it has kept nothing of that training to predict with",
-        )
+        reason, hint = f"nothing of job {predict.model} was kept to predict with", "its job must say serve: {to: …}"
+        raise StateError(reason, code="E_NO_MODEL", hint=hint, for_peer="it has kept nothing of that training to predict with")
     allowed = job.parties.members(serve.to)
     if job.asker not in allowed:
         reason = f"the training job's serve.to is {serve.to}: {job.asker} gets no predictions"

@@ -5,12 +5,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from vfl_node.alignment.alignment import Alignment
 from vfl_node.configuration.registry import load
@@ -26,6 +24,9 @@ from vfl_node.training.checkpoints import Checkpoints
 from vfl_node.training.section import JointAttack, TrainerSection
 from vfl_node.training.summary import Summary
 from vfl_node.transport.channel import Channel
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -218,8 +219,3 @@ def trainer_of(config: TrainerConfig) -> Trainer:
     """The implementation of a job's ``train`` section, loaded on first use. Raises UsageError (``E_EXTENSION``)."""
     kind: type[Trainer] = load(config.parts.implementation, what=f"trainer {config.algorithm!r}")
     return kind()
-
-
-def device_name(device: torch.device) -> str:
-    """The accelerator's name, or ``cpu``."""
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else str(device)

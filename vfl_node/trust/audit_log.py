@@ -23,12 +23,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-import structlog
-
 from vfl_node.errors import peer_text
 from vfl_node.process.files import append_durably, cut_torn_line, make_names_durable
-
-log = structlog.get_logger()
 
 FILE = "audit.log"
 MOST_BYTES = 8 << 20
@@ -139,7 +135,9 @@ class AuditLog:
             with self._lock, locked(self._folder):
                 self._write(content)
         except OSError as error:
-            log.error("the audit log cannot be written", reason=str(error), **content)
+            import structlog  # not loaded by commands, which read this, too
+
+            structlog.get_logger().error("the audit log cannot be written", reason=str(error), **content)
 
     def _write(self, content: dict[str, Any]) -> None:
         """Append a line, and one before it if something is wrong with the end of the file. Raises OSError."""

@@ -21,15 +21,12 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-import structlog
 from pydantic import TypeAdapter, ValidationError
 
 from vfl_node.errors import StateError, UsageError
 from vfl_node.job import Name
 from vfl_node.process.files import fault, read_checked, write_checked, write_whole
 from vfl_node.trust.people import OWNER, PERSON_ROLES, Person, PersonRole
-
-log = structlog.get_logger()
 
 PREFIX = "vfl_"
 """Each token begins with it, so that tools which look for secrets in files find one."""
@@ -157,7 +154,9 @@ class Tokens:
                 self._load()
             except StateError as error:
                 if self._tokens:
-                    log.error("no token is accepted any more", code=error.code, reason=error.message)
+                    import structlog  # not loaded by commands, which read this, too
+
+                    structlog.get_logger().error("no token is accepted any more", code=error.code, reason=error.message)
                 self._tokens = {}
             now = self._clock()
             return {name: token for name, token in self._tokens.items() if now < token.expires}

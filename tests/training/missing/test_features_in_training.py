@@ -12,9 +12,9 @@ from torch import Tensor
 
 from vfl_node.data.features import Encoder, Features
 from vfl_node.job import Evaluate, Serve
-from vfl_node.privacy.attacks import follow
 from vfl_node.privacy.attacks.longitudinal import Longitudinal
 from vfl_node.privacy.attacks.transcript import Batch
+from vfl_node.privacy.attacks.whole import follow
 from vfl_node.training.network.positioned_input import PositionedInput
 from vfl_node.training.split import active, half, passive
 from vfl_node.training.split.missing.features import filling

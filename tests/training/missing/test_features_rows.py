@@ -22,8 +22,9 @@ from vfl_node.models.initial_weights import initialise
 from vfl_node.models.inputs import ModelInput
 from vfl_node.models.networks import MlpBottom
 from vfl_node.models.schema import InputSchema
-from vfl_node.privacy.attacks import ATTACKS, distance_ratio, follow
+from vfl_node.privacy.attacks import ATTACKS, distance_ratio
 from vfl_node.privacy.attacks.transcript import Batch
+from vfl_node.privacy.attacks.whole import follow
 from vfl_node.privacy.equal_weights import audit_equal_weights
 from vfl_node.training.split.missing.features import smoothed as smoothed
 from vfl_node.training.split.missing.features.contract import synthetic_rows

@@ -14,9 +14,9 @@ from torch import Tensor
 
 from tests.thorough import every
 from vfl_node.job import Evaluate
-from vfl_node.privacy.attacks import follow
 from vfl_node.privacy.attacks.longitudinal import Longitudinal
 from vfl_node.privacy.attacks.transcript import Batch
+from vfl_node.privacy.attacks.whole import follow
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.missing.labels.contract import Known, Labels, Step
 from vfl_node.training.split.missing.labels.made_up import majority

@@ -212,7 +212,7 @@ class Linker:
         active, passive = self._whole[self._active], self._whole[self._passive]
         session.progress.emit(Advanced(len(column)))
         search = partial(nearest, engine=session.machine.workers)
-        if session.machine.device.type != "cpu":
+        if session.machine.accelerated:
             search = partial(nearest_by_products, device=session.machine.device)
         candidates, equal_only = self._align.candidates, self._align.equal_only
         blocks = search(active.rows, passive.rows, candidates, equal_only=equal_only, start=len(column))

@@ -12,7 +12,7 @@ from vfl_node.crypto.groups import group
 from vfl_node.errors import UsageError
 from vfl_node.estimate.machine import Machine, measure_node
 from vfl_node.estimate.plan import Plan, plan
-from vfl_node.estimate.totals import PROCESS_BYTES, Range, estimate
+from vfl_node.estimate.totals import PROCESS_BYTES, TRAINING_BYTES, Range, estimate
 from vfl_node.execution.inputs import count_input
 from vfl_node.job import Job, parse_job
 from vfl_node.job.costs import TableShape
@@ -74,8 +74,9 @@ class JobNeed:
 
     @property
     def memory_bytes(self) -> int:
-        """Memory that the job takes, and the node where it does not run yet."""
-        return self.process_bytes + self._bytes[1]
+        """Memory that the job takes, with the libraries of a training, and the node where it does not run yet."""
+        trains = self.process_bytes > 0 if self.job is None else self.job.needs_torch
+        return self.process_bytes + (TRAINING_BYTES if trains else 0) + self._bytes[1]
 
 
 def need_of_job(settings: Settings, job: Job, process_bytes: int) -> JobNeed:

@@ -10,22 +10,18 @@ beside them. So do the attacks on asymmetric training, which judge other transcr
 :mod:`~vfl_node.privacy.attacks.residuals` finds dummies by one's own gradients,
 :mod:`~vfl_node.privacy.attacks.start` the number of genuine rows by the first one, and
 :mod:`~vfl_node.privacy.attacks.scores` recovers columns from scores in the clear.
+
+Light: an attack, and torch with it, is loaded when it is first used.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TypeVar
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING
 
 from vfl_node.configuration.registry import Registry, subclass_of
-from vfl_node.privacy.attacks.attack import Attack
-from vfl_node.privacy.attacks.transcript import Batch
-from vfl_node.privacy.attacks.whole import Whole
 
-A = TypeVar("A", bound=Attack)
+if TYPE_CHECKING:
+    from vfl_node.privacy.attacks.attack import Attack
 
 ATTACKS: Registry[type[Attack]] = Registry(
     "vfl_node.attacks",
@@ -38,26 +34,6 @@ ATTACKS: Registry[type[Attack]] = Registry(
         "same_step_twin": "vfl_node.privacy.attacks.same_step_twin:SameStepTwin",
         "spectral": "vfl_node.privacy.attacks.spectral:Spectral",
     },
-    check=subclass_of(Attack),
+    check=subclass_of("vfl_node.privacy.attacks.attack:Attack"),
 )
 """Name in a report → attack."""
-
-
-def follow(attack: type[A], transcript: Iterable[Batch], truth: NDArray[np.bool_]) -> A:
-    """The attack after it has seen the whole of ``transcript``, every row compared with every other one.
-
-    Args:
-        attack: of :data:`ATTACKS`.
-        transcript: embeddings, as the active party received them, or gradients, as the
-            passive one did, with the gradients beside them for the row loss.
-        truth: bool[m], the secret at each shared position, which no attacker has.
-    """
-    following = attack(truth, Whole(len(truth)))
-    for batch in transcript:
-        following.see(batch)
-    return following
-
-
-def run_attacks(transcript: Sequence[Batch], truth: NDArray[np.bool_]) -> dict[str, float | None]:
-    """The AUC of every attack on one transcript; args as :func:`follow`."""
-    return {name: follow(ATTACKS[name], transcript, truth).score() for name in ATTACKS}

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from vfl_node.privacy.attacks import distance_ratio, near_duplicate, same_step_twin
-from vfl_node.privacy.attacks.attack import Positions, Scores, Subset
+from vfl_node.privacy.attacks import ATTACKS, distance_ratio, near_duplicate, same_step_twin
+from vfl_node.privacy.attacks.attack import Attack, Positions, Scores, Subset
 from vfl_node.privacy.attacks.transcript import Batch, TranscriptEpoch
+
+A = TypeVar("A", bound=Attack)
 
 
 class Whole:
@@ -52,3 +55,23 @@ class Whole:
         """By every pair. Cost: k²·d multiplications."""
         positions, rows = epoch.sort()
         return positions, distance_ratio.scores(rows).numpy()
+
+
+def follow(attack: type[A], transcript: Iterable[Batch], truth: NDArray[np.bool_]) -> A:
+    """The attack after it has seen the whole of ``transcript``, every row compared with every other one.
+
+    Args:
+        attack: of :data:`ATTACKS`.
+        transcript: embeddings, as the active party received them, or gradients, as the
+            passive one did, with the gradients beside them for the row loss.
+        truth: bool[m], the secret at each shared position, which no attacker has.
+    """
+    following = attack(truth, Whole(len(truth)))
+    for batch in transcript:
+        following.see(batch)
+    return following
+
+
+def run_attacks(transcript: Sequence[Batch], truth: NDArray[np.bool_]) -> dict[str, float | None]:
+    """The AUC of every attack on one transcript; args as :func:`follow`."""
+    return {name: follow(ATTACKS[name], transcript, truth).score() for name in ATTACKS}

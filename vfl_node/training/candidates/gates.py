@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from vfl_node.models.layers import Dropout, hidden_layers, linear
+from vfl_node.models.layers import Dropout, allocate, hidden_layers, linear
 from vfl_node.models.settings import LayerOptions
 
 FLOOR = 1e-7
@@ -94,8 +94,7 @@ class ConvolutionMerge(nn.Module):
         options: LayerOptions,
     ) -> None:
         super().__init__()
-        convolution = nn.Conv2d(1, channels, (kernel, 1), padding=(kernel - 1, 0), device="meta")
-        self.convolution = convolution.to_empty(device=torch.get_default_device())
+        self.convolution = allocate(nn.Conv2d(1, channels, (kernel, 1), padding=(kernel - 1, 0), device="meta"))
         self.dropout = Dropout(options.dropout) if options.dropout else nn.Identity()
         flat = channels * (candidates + kernel - 1) * width
         self.layers = hidden_layers(flat, sizes, options)

@@ -13,6 +13,7 @@ from vfl_node.data.features import Encoder
 from vfl_node.errors import UsageError
 from vfl_node.ledger import Disclosure
 from vfl_node.privacy.defences.idle import effective, outgoing_direction
+from vfl_node.process.tensors import device_name
 from vfl_node.session.session import Session
 from vfl_node.training.candidates.active import LinkedActive
 from vfl_node.training.candidates.config import Linked
@@ -26,7 +27,7 @@ from vfl_node.training.network.journal import Journal
 from vfl_node.training.network.loop import Halves, train
 from vfl_node.training.network.results import finish_active, finish_passive
 from vfl_node.training.network.section import EarlyStopping
-from vfl_node.training.trainer import Trained, Trainer, TrainingData, device_name
+from vfl_node.training.trainer import Trained, Trainer, TrainingData
 
 
 class LinkedTrainer(Trainer):

@@ -76,7 +76,7 @@ class Journal:
     @property
     def silent(self) -> tuple[str, ...]:
         """A warning of this party's attacks on itself that said nothing in some epoch of the first repeat."""
-        waits = {name: kind.epochs for name, kind in ATTACKS.usable()}
+        waits = {name: kind.epochs for name, kind in ATTACKS.usable({name for epoch in self.epochs for name in epoch.attacks})}
         return silent([{**epoch.attacks, **epoch.labels} for epoch in self.epochs], waits)
 
     @property

@@ -12,6 +12,7 @@ from vfl_node.configuration.models import ReadBy
 from vfl_node.job.training import TrainerParts, TrainingJob, Traits
 from vfl_node.job.unaligned import Unaligned, unaligned_of
 from vfl_node.models import architecture_of
+from vfl_node.privacy.attacks import ATTACKS
 from vfl_node.training.network.config import NetworkConfig
 from vfl_node.training.split.missing.section import Missing, hidden_intersection_words, missing_of
 from vfl_node.training.split.missing.strategies import LABELS
@@ -166,8 +167,6 @@ class Train(NetworkConfig):
 
         The audit runs all attacks, and would otherwise fail after the alignment.
         """
-        from vfl_node.privacy.attacks import ATTACKS  # loads numpy and torch, which a command that checks a job needs not
-
         super().check_here(models)
         architecture_of(self.model, models)
         for error in ATTACKS.unusable():

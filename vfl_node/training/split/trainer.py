@@ -33,6 +33,7 @@ from vfl_node.privacy.defences.dp import budget, epsilon, total_epsilon
 from vfl_node.privacy.defences.idle import effective, outgoing_direction
 from vfl_node.privacy.defences.specs import DpParams
 from vfl_node.privacy.integrity import warn
+from vfl_node.process.tensors import device_name
 from vfl_node.session.session import Session
 from vfl_node.training.checkpoints import Checkpoints
 from vfl_node.training.evaluation import Evaluation
@@ -58,7 +59,7 @@ from vfl_node.training.split.section import (
     UnalignedRows,
     contributions_of,
 )
-from vfl_node.training.trainer import Audits, Servable, Trained, Trainer, TrainingData, device_name, unaudited
+from vfl_node.training.trainer import Audits, Servable, Trained, Trainer, TrainingData, unaudited
 
 MOST_NAMED = 12
 """Columns that a warning names."""
