@@ -23,6 +23,7 @@ from vfl_node.alignment.lists.computed import Computed
 from vfl_node.alignment.lists.lists import Lists
 from vfl_node.crypto.groups import Curve25519, Scalar
 from vfl_node.crypto.rows import RowIndex, Rows, is_strictly_ascending, order_rows
+from vfl_node.crypto.texts import Texts
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.engines.contract import Engine
 from vfl_node.roles import Role
@@ -34,6 +35,10 @@ _NOTHING = Scalar(1)
 
 class Unpowered(Curve25519):
     """The group with powers that cost nothing and change nothing."""
+
+    def blinded(self, ids: Texts, domain: bytes, scalar: Scalar, engine: Engine) -> Iterator[Rows]:
+        """The hashes."""
+        return iter([self.hash_texts(*ids.lay_out(), domain)])
 
     def powers(self, rows: Rows, scalar: Scalar, engine: Engine, *, check: bool = False) -> Iterator[Rows]:
         """The rows themselves."""

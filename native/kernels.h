@@ -11,7 +11,7 @@ int vfl_check_avx2(const uint8_t *points, size_t count);
 
 int vfl_has_ifma(void);
 void vfl_x25519_ifma(uint8_t *out, const uint8_t *scalar, const uint8_t *points, size_t count);
-int vfl_hash_ifma(uint8_t *out, const uint8_t *ids, const uint64_t *ends, size_t count, const uint8_t *domain, size_t length);
+int vfl_hash_ifma(uint8_t *out, const uint8_t *text, const int64_t *offsets, size_t count, const uint8_t *domain, size_t length);
 int vfl_check_ifma(const uint8_t *points, size_t count);
 
 void vfl_load_ifma(uint64_t *out, const uint8_t *numbers, size_t bytes, size_t count, const uint64_t *modulus,

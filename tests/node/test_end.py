@@ -289,7 +289,11 @@ def test_another_version_at_one_party_ends_the_job_for_nobody(stage: Stage, plac
 
     def ends_for_the_version() -> bool:
         code = (federation.view("clinic", job_id)["error"] or {}).get("code")
-        if code in ("E_PEER_LOST", "E_PEER_ABSENT", "E_UNCONFIRMED"):  # a busy machine started it later than the others wait here
+        if code in (
+            "E_PEER_LOST",
+            "E_PEER_ABSENT",
+            "E_UNCONFIRMED",
+        ):  # a busy machine started it later than the others wait here
             federation.client("clinic").resume(job_id)
         return bool(code == "E_VERSION")
 

@@ -27,6 +27,7 @@ from vfl_node.alignment.alignment import NOT_MINE, OwnRecords
 from vfl_node.alignment.lists.columns import Chosen, Column, Columns, Given, Source
 from vfl_node.alignment.lists.computed import Computed
 from vfl_node.alignment.lists.meeting import meet
+from vfl_node.alignment.lists.picked import Picked
 from vfl_node.crypto.groups import Group, Scalar
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.rows import RowIndex, Rows
@@ -131,17 +132,23 @@ class Lists:
 
     def blind(self, name: str, order: NDArray[np.int64], scalar: Scalar) -> Computed:
         """Our own identifiers, hashed into the group and powered, in ``order``."""
-        size = self.group.chunk_rows
+        size, workers = self.group.chunk_rows, self.session.machine.workers
 
-        def hash_chunks(start: int) -> Iterator[Rows]:
+        def begin_chunks(start: int) -> Iterator[Iterator[Rows]]:
             for first in range(start, len(order), size):
-                yield self.group.hash_to_group(self.own.take(order[first : first + size]), self._domain)
+                picked = Picked(self.own, order[first : first + size])
+                yield self.group.blinded(picked, self._domain, scalar, workers)
 
-        return self._compute(name, len(order), lambda start: self._powers(hash_chunks(start), scalar))
+        return self._compute(name, len(order), lambda start: self._gather_all(begin_chunks(start)))
 
     def powers(self, name: str, source: Source, scalar: Scalar) -> Computed:
         """``x^scalar`` for every element of ``source``."""
-        return self._compute(name, len(source), lambda start: self._powers(source.chunks(start), scalar))
+        workers = self.session.machine.workers
+        return self._compute(
+            name,
+            len(source),
+            lambda start: self._gather_all(self.group.powers(chunk, scalar, workers) for chunk in source.chunks(start)),
+        )
 
     def choose(self, columns: Sequence[Column], places: NDArray[np.int64]) -> Chosen:
         """The elements at ``places`` of columns laid one behind the other."""
@@ -206,7 +213,7 @@ class Lists:
             async for chunk in channel.receive_chunks(
                 width=self.group.width, count=count, max_count=at_most, start=len(column), digest=column.digest
             ):
-                column.append(self.group.decode(chunk))
+                column.append(self.group.checked(chunk, self.session.machine.workers))
         self._finish_received(name, column, at_least, lasting)
         return self.check_distinct(name, column) if distinct else column
 
@@ -296,11 +303,11 @@ class Lists:
         self.session.progress.emit(Advanced(len(column)))
         return Computed(column, count, compute)
 
-    def _powers(self, chunks: Iterable[Rows], scalar: Scalar) -> Iterator[Rows]:
-        """Powers chunk by chunk; the next chunk is fetched while workers compute."""
+    def _gather_all(self, chunks: Iterable[Iterator[Rows]]) -> Iterator[Rows]:
+        """Each chunk once workers have computed it; the next ones are begun meanwhile."""
         started: deque[Iterator[Rows]] = deque()
-        for chunk in chunks:
-            started.append(self.group.powers(chunk, scalar, self.session.machine.workers))
+        for blocks in chunks:
+            started.append(blocks)
             if len(started) > _AHEAD:
                 yield self._gather(started.popleft())
         while started:

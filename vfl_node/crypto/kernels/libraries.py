@@ -16,6 +16,7 @@ from typing_extensions import override
 from vfl_node.crypto.expand import expander
 from vfl_node.crypto.kernels.contract import Indices, Kernel, Places, Residues, Vector
 from vfl_node.crypto.rows import Rows
+from vfl_node.crypto.texts import Offsets, strings_of
 
 lib.sodium_init()  # chooses the quickest ladder that this processor has, which takes two thirds of the time of the one without
 
@@ -42,9 +43,9 @@ class Libraries(Kernel):
         return results
 
     @override
-    def hash_ids(self, ids: Sequence[bytes], domain: bytes) -> Rows:
+    def hash_ids(self, text: bytes, offsets: Offsets, domain: bytes) -> Rows:
         expand = expander(domain, 48)
-        coordinates = _elligator2([mpz.from_bytes(expand(item), "big") % P for item in ids])
+        coordinates = _elligator2([mpz.from_bytes(expand(item), "big") % P for item in strings_of(text, offsets)])
         return np.frombuffer(b"".join(u.to_bytes(32, "little") for u in coordinates), dtype=np.uint8).reshape(-1, 32)
 
     @override
