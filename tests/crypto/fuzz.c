@@ -56,7 +56,7 @@ static void on_curve(const uint8_t *scalar, const uint8_t *of, size_t count) {
     ran[2].runs++;
 }
 
-/* A domain and identifiers, a byte with the length before each: together they hash to the same points as each alone. */
+/* A domain and identifiers, a byte with the length before each: together they hash to the same points as each alone, and all digests agree. */
 static void identifiers(const uint8_t *data, size_t size) {
     uint8_t ids[256 * MOST], together[32 * MOST], alone[32];
     int64_t offsets[MOST + 1] = {0}, end = 0;
@@ -76,6 +76,10 @@ static void identifiers(const uint8_t *data, size_t size) {
     }
     if (count == 0) return;
     ran[1].runs++;
+    uint8_t sixteen[32 * MOST], eight[32 * MOST];
+    vfl_sha256_ifma(sixteen, ids, offsets, count);
+    vfl_sha256_avx2(eight, ids, offsets, count);
+    same(sixteen, eight, 32 * count);
     on_curve(together, together, count);
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
 from itertools import compress, pairwise, product
 from pathlib import Path
 from typing import Any
@@ -191,6 +192,29 @@ def test_hashes_of_identifiers_of_any_length(kernel: Kernel, longest: int) -> No
 
 
 @kernels
+def test_identifiers_at_the_edges_are_hashed_alike(kernel: Kernel) -> None:
+    """Empty, of zero bytes, of 64 KiB beside short ones, and around the ends of the blocks of both hashes."""
+    ids = [b"", b"\0", b"\0" * 64, b"a\0b", bytes(range(256)), "é\U0010ffff".encode(), b"x" * 65_536, b"y"]
+    ids += [b"z" * size for edge in (55, 64, 119, 128) for size in range(edge - 2, edge + 3)]
+    text, offsets = laid_out(ids)
+    np.testing.assert_array_equal(kernel.hash_ids(text, offsets, DOMAIN), LIBRARIES.hash_ids(text, offsets, DOMAIN))
+    assert [row.tobytes() for row in kernel.digests(text, offsets)] == [sha256(item).digest() for item in ids]
+    for start, stop in ((0, 0), (3, 8), (len(ids) - 1, len(ids))):  # a part of a text
+        part = offsets[start : stop + 1]
+        expected = LIBRARIES.hash_ids(*laid_out(ids[start:stop]), DOMAIN)
+        np.testing.assert_array_equal(kernel.hash_ids(text, part, DOMAIN), expected)
+        assert [row.tobytes() for row in kernel.digests(text, part)] == [sha256(item).digest() for item in ids[start:stop]]
+
+
+@kernels
+@pytest.mark.parametrize("offsets", [[], [-1, 2], [0, 4], [0, 3, 2], [3, 2, 3], [0, 2**62]])
+def test_offsets_outside_of_the_text_are_refused(kernel: Kernel, offsets: list[int]) -> None:
+    for compute in (kernel.digests, lambda *given: kernel.hash_ids(*given, DOMAIN)):
+        with pytest.raises(ValueError, match="offsets"):
+            compute(b"abc", np.array(offsets, np.int64))
+
+
+@kernels
 def test_no_identifiers_have_no_hashes(kernel: Kernel) -> None:
     assert kernel.hash_ids(*laid_out([]), DOMAIN).shape == (0, 32)
 
@@ -243,6 +267,7 @@ def test_any_identifiers_in_any_domain(ids: list[bytes], domain: bytes) -> None:
     expected = LIBRARIES.hash_ids(*laid_out(ids), domain)
     for kernel in KERNELS:
         np.testing.assert_array_equal(kernel.hash_ids(*laid_out(ids), domain), expected)
+        assert [row.tobytes() for row in kernel.digests(*laid_out(ids))] == [sha256(item).digest() for item in ids]
 
 
 def test_a_kernel_is_chosen_by_its_name() -> None:

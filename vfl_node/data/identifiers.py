@@ -23,6 +23,7 @@ from unicodedata import category, normalize, unidata_version
 import numpy as np
 from numpy.typing import NDArray
 
+from vfl_node.crypto.kernels import kernel
 from vfl_node.errors import DataError
 from vfl_node.job import IdForm
 
@@ -228,16 +229,18 @@ class Identifiers(Sequence[bytes]):
         """
         return self._ordered[2]
 
+    def ranks(self) -> NDArray[np.uint64]:
+        """The first 128 bits of each id's SHA-256, as two numbers: uint64[n, 2], computed anew in each call."""
+        digests = np.empty((len(self), _DIGEST_BYTES), dtype=np.uint8)
+        for start in range(0, len(self), _BATCH):
+            hashed = kernel().digests(self._text, self._offsets[start : start + _BATCH + 1])
+            digests[start : start + _BATCH] = hashed[:, :_DIGEST_BYTES]
+        return digests.view(">u8")
+
     @cached_property
     def _ordered(self) -> tuple[NDArray[np.int64], NDArray[np.int64], bytes]:
         """Canonical order, repeats and digest, computed with one pass of hashing and one sort."""
-        digests = np.empty((len(self), _DIGEST_BYTES), dtype=np.uint8)
-        start = 0
-        for batch in self._batches():
-            hashes = np.frombuffer(b"".join([sha256(id_).digest() for id_ in batch]), dtype=np.uint8)
-            digests[start : start + len(batch)] = hashes.reshape(len(batch), -1)[:, :_DIGEST_BYTES]
-            start += len(batch)
-        halves = digests.view(">u8")
+        halves = self.ranks()
         order = np.lexsort((halves[:, 1], halves[:, 0]))
         halves = halves[order]
         repeats = np.sort(order[1:][(halves[1:] == halves[:-1]).all(axis=1)])

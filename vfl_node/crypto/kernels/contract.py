@@ -53,6 +53,9 @@ class Kernel(Protocol):
             ValueError: these are no offsets into the text, or the domain is too long or empty.
         """
 
+    def digests(self, text: bytes, offsets: Offsets) -> Rows:
+        """SHA-256 of every string, uint8[n, 32]. Raises ValueError as :meth:`hash_ids`."""
+
     def fault(self, rows: Rows) -> str | None:
         """Why some row is no canonical u-coordinate of the curve; None if all are. Small orders are not looked for."""
 

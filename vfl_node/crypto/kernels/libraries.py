@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from hashlib import sha256
 from itertools import accumulate
 
 import gmpy2
@@ -47,6 +48,12 @@ class Libraries(Kernel):
         expand = expander(domain, 48)
         coordinates = _elligator2([mpz.from_bytes(expand(item), "big") % P for item in strings_of(text, offsets)])
         return np.frombuffer(b"".join(u.to_bytes(32, "little") for u in coordinates), dtype=np.uint8).reshape(-1, 32)
+
+    @override
+    def digests(self, text: bytes, offsets: Offsets) -> Rows:
+        """About 1 µs a string, under Python's lock."""
+        hashed = b"".join([sha256(item).digest() for item in strings_of(text, offsets)])
+        return np.frombuffer(hashed, dtype=np.uint8).reshape(-1, 32)
 
     @override
     def fault(self, rows: Rows) -> str | None:
