@@ -241,7 +241,12 @@ class Identifiers(Sequence[bytes]):
     def _ordered(self) -> tuple[NDArray[np.int64], NDArray[np.int64], bytes]:
         """Canonical order, repeats and digest, computed with one pass of hashing and one sort."""
         halves = self.ranks()
-        order = np.lexsort((halves[:, 1], halves[:, 0]))
+        first = halves[:, 0].astype(np.uint64)
+        order = np.argsort(first)
+        ranked = first[order]
+        if (ranked[1:] == ranked[:-1]).any():  # the other halves decide, then the places
+            order = np.lexsort((halves[:, 1], first))
+        del first, ranked
         halves = halves[order]
         repeats = np.sort(order[1:][(halves[1:] == halves[:-1]).all(axis=1)])
         order.flags.writeable = repeats.flags.writeable = False

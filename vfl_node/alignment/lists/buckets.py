@@ -22,13 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import Self
 
-from vfl_node.alignment.lists.columns import Source, write_all
+from vfl_node.alignment.lists.columns import PLACE_BYTES, Source, write_all
 from vfl_node.crypto.rows import RowIndex, Rows, order_rows
 from vfl_node.engines.contract import Block, Engine, Result
 from vfl_node.errors import StateError
-
-PLACE_BYTES = 4
-"""For each divided element, beside its own bytes."""
 
 BUCKET_BYTES = 1 << 21
 """Elements of a bucket that are wanted: they fit into the cache of a core."""
@@ -40,10 +37,10 @@ T = TypeVar("T")
 
 
 def bucket_bits(elements: int, width: int) -> int:
-    """How many leading bits number the buckets, from 0: the same for all lists of a job.
+    """How many leading bits number the buckets, from 0; lists that are compared are divided by as many.
 
     Args:
-        elements: of the longest list.
+        elements: of these lists together.
         width: bytes an element.
     """
     return min(_MOST_BITS, max(0, -(-elements * width // BUCKET_BYTES) - 1).bit_length())

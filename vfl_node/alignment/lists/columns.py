@@ -23,6 +23,9 @@ from vfl_node.crypto.rows import Rows
 from vfl_node.errors import StateError
 from vfl_node.process import failpoints
 
+PLACE_BYTES = 4
+"""For each element that lies in a bucket, beside its own bytes."""
+
 _MARK_BYTES = 8 + 32
 
 
@@ -186,6 +189,7 @@ class Columns:
 
     Attributes:
         folder: where they lie.
+        width: bytes an element.
 
     Args:
         folder: created if it is absent (0700).
@@ -195,13 +199,13 @@ class Columns:
 
     def __init__(self, folder: Path, *, width: int, chunk_rows: int) -> None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self.folder, self._width, self._chunk_rows = folder, width, chunk_rows
+        self.folder, self.width, self._chunk_rows = folder, width, chunk_rows
         self._open: dict[str, Column] = {}
 
     def column(self, name: str) -> Column:
         """The column called ``name``, with what earlier attempts finished of it."""
         if name not in self._open:
-            self._open[name] = Column(self._path(name), self._width, self._chunk_rows)
+            self._open[name] = Column(self._path(name), self.width, self._chunk_rows)
         return self._open[name]
 
     def held_counts(self, names: Iterable[str]) -> dict[str, int]:
@@ -219,13 +223,17 @@ class Columns:
         there = sum(file.stat().st_size for file in self.folder.iterdir())
         return shutil.disk_usage(self.folder).free + there
 
-    def need_room(self, elements: int) -> None:
+    def need_room(self, elements: int, *, divided: int = 0) -> None:
         """Check that the disk has room for so many elements, columns that are there already included.
+
+        Args:
+            elements: in columns.
+            divided: most elements that lie in buckets at a time.
 
         Raises:
             StateError: it has not (``E_DISK_FULL``).
         """
-        needed, free = elements * self._width, self.free_bytes()
+        needed, free = elements * self.width + divided * (self.width + PLACE_BYTES), self.free_bytes()
         if needed > free:
             raise StateError(
                 f"the alignment needs up to {needed / 2**30:.3g} GiB in {self.folder}; {free / 2**30:.3g} GiB are free",

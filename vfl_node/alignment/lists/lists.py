@@ -18,7 +18,7 @@ from __future__ import annotations
 import hashlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +30,6 @@ from vfl_node.alignment.lists.computed import Computed
 from vfl_node.alignment.lists.meeting import meet
 from vfl_node.alignment.lists.picked import Picked
 from vfl_node.crypto.groups import Group, Scalar
-from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.rows import Rows
 from vfl_node.errors import DataError, ProtocolError
 from vfl_node.job.alignment import ALIGNMENTS
@@ -66,20 +65,16 @@ class Lists:
         self.session, self.records, self.group = session, records, group
         self.terms, self.role = session.job.align, session.role
         if repeated := len(records.ids.repeats()):
-            raise DataError(
-                f"{repeated} of {len(records)} identifiers repeat an earlier one",
-                code="E_DUP_IDS",
-                hint="keep one row for each identifier",
-            )
+            text = f"{repeated} of {len(records)} identifiers repeat an earlier one"
+            raise DataError(text, code="E_DUP_IDS", hint="keep one row for each identifier")
         self._tag = ALIGNMENTS.lasting(self.terms.protocol)  # of draws, hashes and pins
-        self.secret: Randomness = session.randomness.derive(self._tag)
+        self.secret = self.lasting = session.randomness.derive(self._tag)
         self.own = records.ids
         self._workers = session.machine.workers
         self._columns = Columns(session.attempt.folder, width=group.width, chunk_rows=group.chunk_rows)
         self._domain = f"vfl-node-v1-{self._tag}-{group.name}".encode()
-        self.lasting = self.secret
         self.sets = self._agreed = b""
-        self.min_overlap = self.draw_number = self._bits = 0
+        self.min_overlap = self.draw_number = 0
         self._held: Mapping[str, Mapping[str, int]] = {}
         self._senders: dict[str, str] = {}
 
@@ -116,7 +111,6 @@ class Lists:
         self.own, self.lasting, self.sets = meeting.own, meeting.lasting, meeting.sets
         self._agreed, self._held = meeting.agreed, meeting.held
         self.min_overlap, self.draw_number = meeting.min_overlap, meeting.draw_number
-        self._bits = bucket_bits(len(self.own) + sum(meeting.theirs.values()), self.group.width)
         return meeting.theirs
 
     def order(self, step: str) -> NDArray[np.int64]:
@@ -254,25 +248,28 @@ class Lists:
         Raises:
             ProtocolError: two are equal (``E_DUPLICATE``).
         """
-        with self.divide(column) as buckets:
+        with self.divide(column) as (buckets,):
             if buckets.are_distinct():
                 return column
         raise ProtocolError(f"{self._origin(name)}: an element occurs twice", code="E_DUPLICATE")
 
     # What all have in the end.
 
-    def divide(self, source: Source) -> Buckets:
-        """The elements in buckets, which are a context."""
-        return Buckets(source, self.group.width, self._bits, self._workers, self._columns.folder)
+    @contextmanager
+    def divide(self, *sources: Source) -> Iterator[list[Buckets]]:
+        """The elements of each in as many buckets."""
+        width, bits = self.group.width, bucket_bits(sum(map(len, sources)), self.group.width)
+        with ExitStack() as files:
+            yield [files.enter_context(Buckets(of, width, bits, self._workers, self._columns.folder)) for of in sources]
 
     def ascending(self, column: Source) -> NDArray[np.int64]:
         """Places of the column's elements in ascending order, int64[n]."""
-        with self.divide(column) as buckets:
+        with self.divide(column) as (buckets,):
             return buckets.ascending()
 
     def find(self, held: Source, wanted: Source) -> NDArray[np.int64]:
         """Place of every one of ``wanted`` in ``held``, the first if there are several, int64[k]; −1 where it is absent."""
-        with self.divide(held) as all_held, self.divide(wanted) as all_wanted:
+        with self.divide(held, wanted) as (all_held, all_wanted):
             return all_held.find(all_wanted)
 
     def place(self, shared: Source, own: Column, order: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 
 import numpy as np
@@ -69,8 +68,7 @@ def overlap(lists: Lists, columns: Sequence[Column], *, of_all: bool) -> tuple[O
     numbers = list[NDArray[np.int64]]()  # number of each element in the union
     first, owners = list[NDArray[np.int64]](), np.zeros(0, dtype=np.uint16)  # of each element of the union
     before = 0
-    with ExitStack() as files:
-        divided = [files.enter_context(lists.divide(column)) for column in columns]
+    with lists.divide(*columns) as divided:
         for party, buckets in enumerate(divided):
             number = np.full(len(buckets), -1, dtype=np.int64)
             for earlier, known in zip(divided, numbers, strict=False):

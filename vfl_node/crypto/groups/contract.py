@@ -48,12 +48,14 @@ class Group(ABC):
         width: bytes per element.
         block_rows: elements that a worker raises at a time; about 15 ms of powers.
         chunk_rows: elements to hash, store and send at a time; about half a second of powers on one core.
+        hashes_beside: whether threads hash and check at the same time; else they wait for Python's lock.
     """
 
     name: str
     width: int
     block_rows: int
     chunk_rows: int
+    hashes_beside: bool = False
 
     def hash_to_group(self, ids: Sequence[bytes], domain: bytes) -> Rows:
         """As :meth:`hash_texts`, of a few identifiers."""

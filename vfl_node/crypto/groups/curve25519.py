@@ -52,6 +52,9 @@ class Curve25519(Group):
     block_rows = _BLOCK_ROWS
     chunk_rows = 32 * _BLOCK_ROWS
 
+    def __init__(self) -> None:
+        self.hashes_beside = kernel().hashes_beside
+
     def hash_texts(self, text: bytes, offsets: Offsets, domain: bytes) -> Rows:
         """As :meth:`Group.hash_texts`. Source: RFC 9380, sections 5.2 (L = 48) and 6.7.1 (Elligator 2, Z = 2)."""
         return kernel().hash_ids(text, offsets, domain)

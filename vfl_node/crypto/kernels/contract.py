@@ -28,10 +28,12 @@ class Kernel(Protocol):
     Attributes:
         name: as ``VFL_KERNEL`` names it.
         lanes: how many powers of large numbers are computed at a time, so that fewer take as long.
+        hashes_beside: whether hashes and checks of several threads run at the same time, without Python's lock.
     """
 
     name: str
     lanes: int
+    hashes_beside: bool
 
     def ladders(self, rows: Rows, key: bytes) -> Rows:
         """X25519 (RFC 7748) of every row by one key, in constant time, without Python's lock: uint8[n, 32].

@@ -24,6 +24,7 @@ class Ifma(Compiled):
 
     name = "ifma"
     lanes = 8
+    hashes_beside = True
 
     def __init__(self, native: ModuleType) -> None:
         super().__init__(native)

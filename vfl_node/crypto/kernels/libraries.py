@@ -32,6 +32,7 @@ class Libraries(Kernel):
 
     name = "libsodium"
     lanes = 1
+    hashes_beside = False
 
     @override
     def ladders(self, rows: Rows, key: bytes) -> Rows:
