@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from vfl_node.alignment.lists.buckets import bucket_bits, slice_bytes
+from vfl_node.alignment.lists.buckets import PLACE_BYTES, bucket_bits, slice_bytes
 from vfl_node.roles import OTHER_ROLE
 
 if TYPE_CHECKING:
@@ -47,6 +47,11 @@ def memory_bytes(own: int, announced: int, width: int, workers: int) -> int:
     bits, size = bucket_bits(announced, width), announced * width
     worker = _SLICES * min(size, slice_bytes(bits)) + _BUCKETS * (size >> bits)
     return BASE_BYTES + (workers + 1) * worker + ROW_BYTES * announced + OWN_BYTES * own
+
+
+def divided_bytes(announced: int, width: int) -> int:
+    """Disk that buckets take at most, while elements are looked for among others; arguments as :func:`memory_bytes`."""
+    return 2 * announced * (width + PLACE_BYTES)
 
 
 class ListWork(Enum):

@@ -75,7 +75,7 @@ class AlignmentCost:
         cpu_s: of this party, all cores together.
         sent_bytes: by this party.
         received_bytes: by this party.
-        active_disk_bytes: lists of the active party, until both have the result.
+        active_disk_bytes: lists of the active party, until both have the result, and what is divided to search them.
         passive_disk_bytes: those of the passive party; of several, of the one with the most.
         memory_bytes: of this party, its features apart.
         rows: that training runs over.
@@ -298,6 +298,7 @@ def _cost(plan: Plan, machine: Machine, terms: Align, sizes: Sequence[int], shar
     in_stages = stages(protocol, sizes, m)
     total = dict(zip(parties.data, sum_stages(in_stages), strict=True))
     own, active = total[plan.party], total[parties.active]
+    divided = costs.divided_bytes(sum(sizes), width)
     own_size = sizes[parties.data.index(plan.party)]
     told = protocol.bytes_a_row * m  # by the active party to each other one
     told_by, told_to = (told * len(parties.passive), 0) if plan.party == parties.active else (0, told)
@@ -314,8 +315,8 @@ def _cost(plan: Plan, machine: Machine, terms: Align, sizes: Sequence[int], shar
         cpu_s=_seconds(machine, own, width, 1),
         sent_bytes=own.sent * width + told_by,
         received_bytes=own.received * width + told_to,
-        active_disk_bytes=active.spilled * width,
-        passive_disk_bytes=max(total[name].spilled for name in parties.passive) * width,
+        active_disk_bytes=active.spilled * width + divided,
+        passive_disk_bytes=max(total[name].spilled for name in parties.passive) * width + divided,
         memory_bytes=PROCESS_BYTES + costs.ID_BYTES * own_size + costs.memory_bytes(own_size, sum(sizes), width, machine.cores),
         rows=m,
         extra_rows=m - shared,

@@ -22,10 +22,13 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import Self
 
-from vfl_node.alignment.lists.columns import PLACE_BYTES, Source, write_all
+from vfl_node.alignment.lists.columns import Source, write_all
 from vfl_node.crypto.rows import RowIndex, Rows, order_rows
 from vfl_node.engines.contract import Block, Engine, Result
 from vfl_node.errors import StateError
+
+PLACE_BYTES = 4
+"""For each element in a bucket, beside its own bytes."""
 
 BUCKET_BYTES = 1 << 21
 """Elements of a bucket that are wanted: they fit into the cache of a core."""

@@ -23,9 +23,6 @@ from vfl_node.crypto.rows import Rows
 from vfl_node.errors import StateError
 from vfl_node.process import failpoints
 
-PLACE_BYTES = 4
-"""For each element that lies in a bucket, beside its own bytes."""
-
 _MARK_BYTES = 8 + 32
 
 
@@ -223,17 +220,17 @@ class Columns:
         there = sum(file.stat().st_size for file in self.folder.iterdir())
         return shutil.disk_usage(self.folder).free + there
 
-    def need_room(self, elements: int, *, divided: int = 0) -> None:
+    def need_room(self, elements: int, *, beside: int = 0) -> None:
         """Check that the disk has room for so many elements, columns that are there already included.
 
         Args:
             elements: in columns.
-            divided: most elements that lie in buckets at a time.
+            beside: bytes of other files.
 
         Raises:
             StateError: it has not (``E_DISK_FULL``).
         """
-        needed, free = elements * self.width + divided * (self.width + PLACE_BYTES), self.free_bytes()
+        needed, free = elements * self.width + beside, self.free_bytes()
         if needed > free:
             raise StateError(
                 f"the alignment needs up to {needed / 2**30:.3g} GiB in {self.folder}; {free / 2**30:.3g} GiB are free",

@@ -98,7 +98,7 @@ async def meet(
         session.attempt.pins.check(f"{ALIGNMENTS.lasting(terms.protocol)} {which}", count.to_bytes(8, "big"))
     spilled, powers = _count_most(session, {session.name: ours, **theirs})
     announced = ours + sum(theirs.values())
-    columns.need_room(spilled, divided=2 * announced)
+    columns.need_room(spilled, beside=costs.divided_bytes(announced, columns.width))
     workers = session.machine.workers.workers
     _need_memory(costs.memory_bytes(ours, announced, columns.width, workers), session.machine.free_bytes)
     own = add_cover(records.ids, sets, terms, role, lasting, memory)
