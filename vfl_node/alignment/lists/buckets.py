@@ -73,12 +73,12 @@ class BucketRows:
 class Bucket:
     """A bucket that is read where it is needed: by a thread of this process, or before it goes to another one."""
 
-    def __init__(self, of: Buckets, number: int) -> None:
-        self._of, self._number = of, number
+    def __init__(self, divided: Buckets, number: int) -> None:
+        self._divided, self._number = divided, number
 
     def read(self) -> BucketRows:
         """Its elements. Raises StateError: the file is damaged (``E_STATE_CORRUPT``)."""
-        return self._of.read(self._number)
+        return self._divided.read(self._number)
 
     def __reduce__(self) -> tuple[type[BucketRows], tuple[Rows, NDArray[np.int64]]]:
         held = self.read()
@@ -105,7 +105,7 @@ class Buckets:
         begin = offset = 0
         try:
             slices = _cut(source.chunks(), max(1, slice_bytes(bits) // width))
-            for data, ends, sums in _in_turn(engine, divide, slices, bits):
+            for data, ends, sums in _map_few(engine, divide, slices, bits):
                 for part in data:
                     write_all(self._file.fileno(), part)
                 self._slices.append(_Slice(begin, offset, ends, sums))
@@ -130,20 +130,20 @@ class Buckets:
     def ascending(self) -> NDArray[np.int64]:
         """Places of the elements in ascending byte order, int64[n]; of equal ones the earlier first."""
         order, begin = np.empty(self._count, dtype=np.int64), 0
-        for places in self._each(order_bucket):
+        for places in self._compute_each(order_bucket):
             order[begin : begin + len(places)] = places
             begin += len(places)
         return order
 
     def are_distinct(self) -> bool:
         """Whether no two elements are equal."""
-        return all(self._each(is_distinct))
+        return all(self._compute_each(is_distinct))
 
     def find(self, wanted: Buckets) -> NDArray[np.int64]:
         """The first place of each of ``wanted`` among these, int64[k]; −1 where it is absent. It has as many buckets."""
         found = np.full(len(wanted), -1, dtype=np.int64)
         pairs = ((Bucket(self, number), Bucket(wanted, number)) for number in range(1 << self._bits))
-        for places, at in _in_turn(self._engine, find_in_bucket, pairs, None):
+        for places, at in _map_few(self._engine, find_in_bucket, pairs, None):
             found[places] = at
         return found
 
@@ -164,8 +164,8 @@ class Buckets:
             places.append(np.frombuffer(at, dtype=np.int32) + np.int64(part.begin))
         return BucketRows(np.concatenate(rows), np.concatenate(places))
 
-    def _each(self, operation: Callable[[None, Bucket], T]) -> Iterator[T]:
-        return _in_turn(self._engine, operation, (Bucket(self, number) for number in range(1 << self._bits)), None)
+    def _compute_each(self, operation: Callable[[None, Bucket], T]) -> Iterator[T]:
+        return _map_few(self._engine, operation, (Bucket(self, number) for number in range(1 << self._bits)), None)
 
     def _pread(self, size: int, offset: int) -> bytes:
         return os.pread(self._file.fileno(), size, offset)
@@ -223,7 +223,7 @@ def find_in_bucket(_: None, pair: tuple[Bucket, Bucket]) -> tuple[NDArray[np.int
     return wanted.places, np.append(held.places, -1)[found]
 
 
-def _in_turn(engine: Engine, operation: Callable[[T, Block], Result], blocks: Iterable[Block], key: T) -> Iterator[Result]:
+def _map_few(engine: Engine, operation: Callable[[T, Block], Result], blocks: Iterable[Block], key: T) -> Iterator[Result]:
     """As the engine's map, with one block begun for each worker and one more: blocks and results are large."""
     begun: deque[Iterator[Result]] = deque()
     for block in blocks:

@@ -260,7 +260,8 @@ class Lists:
         """The elements of each in as many buckets."""
         width, bits = self.group.width, bucket_bits(sum(map(len, sources)), self.group.width)
         with ExitStack() as files:
-            yield [files.enter_context(Buckets(of, width, bits, self._workers, self._columns.folder)) for of in sources]
+            folder = self._columns.folder
+            yield [files.enter_context(Buckets(source, width, bits, self._workers, folder)) for source in sources]
 
     def ascending(self, column: Source) -> NDArray[np.int64]:
         """Places of the column's elements in ascending order, int64[n]."""
