@@ -23,7 +23,6 @@ from unicodedata import category, normalize, unidata_version
 import numpy as np
 from numpy.typing import NDArray
 
-from vfl_node.crypto.kernels import kernel
 from vfl_node.errors import DataError
 from vfl_node.job import IdForm
 
@@ -231,6 +230,8 @@ class Identifiers(Sequence[bytes]):
 
     def ranks(self) -> NDArray[np.uint64]:
         """The first 128 bits of each id's SHA-256, as two numbers: uint64[n, 2], computed anew in each call."""
+        from vfl_node.crypto.kernels import kernel  # which loads what most commands do not need
+
         digests = np.empty((len(self), _DIGEST_BYTES), dtype=np.uint8)
         for start in range(0, len(self), _BATCH):
             hashed = kernel().digests(self._text, self._offsets[start : start + _BATCH + 1])
