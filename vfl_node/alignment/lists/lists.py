@@ -129,11 +129,10 @@ class Lists:
 
     def blind(self, name: str, order: NDArray[np.int64], scalar: Scalar) -> Computed:
         """Our own identifiers, hashed into the group and powered, in ``order``."""
-        size = self.group.chunk_rows
 
         def begin(start: int) -> Iterator[Iterator[Rows]]:
-            for first in range(start, len(order), size):
-                picked = Picked(self.own, order[first : first + size])
+            for first in range(start, len(order), self.group.chunk_rows):
+                picked = Picked(self.own, order[first : first + self.group.chunk_rows])
                 yield self.group.blinded(picked, self._domain, scalar, self._workers)
 
         return self._compute(name, len(order), begin)
@@ -258,10 +257,10 @@ class Lists:
     @contextmanager
     def divide(self, *sources: Source) -> Iterator[list[Buckets]]:
         """The elements of each in as many buckets."""
-        width, bits = self.group.width, bucket_bits(sum(map(len, sources)), self.group.width)
+        width = self.group.width
+        how = (width, bucket_bits(sum(map(len, sources)), width), self._workers, self._columns.folder)
         with ExitStack() as files:
-            folder = self._columns.folder
-            yield [files.enter_context(Buckets(source, width, bits, self._workers, folder)) for source in sources]
+            yield [files.enter_context(Buckets(source, *how)) for source in sources]
 
     def ascending(self, column: Source) -> NDArray[np.int64]:
         """Places of the column's elements in ascending order, int64[n]."""
@@ -274,10 +273,7 @@ class Lists:
             return all_held.find(all_wanted)
 
     def place(self, shared: Source, own: Column, order: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Our own identifier at each position of ``shared``, by which all parties index: int64[m], or :data:`NOT_MINE`.
-
-        ``own`` are our own distinct elements, blinded likewise, and ``order`` has the identifier of each.
-        """
+        """Our identifier at each place of ``shared``, or :data:`NOT_MINE`: int64[m]. ``order`` has those of ``own``."""
         places = self.find(shared, own)
         rows = np.full(len(shared), NOT_MINE, dtype=np.int64)
         rows[places[places >= 0]] = order[places >= 0]
@@ -331,10 +327,13 @@ class Lists:
         failpoints.reach("align-synced")
         digest = column.digest.digest()
         self.session.attempt.pins.check(f"{self._tag} {name}", digest)
-        of_this_mark = f"list-{hashlib.sha256(self._agreed + name.encode()).hexdigest()[:40]}"
-        if lasting and self.session.memory.keep(of_this_mark, digest) != digest:
+        if lasting and self._first_of_this_mark(name, digest) != digest:
             raise ProtocolError(f"{self._origin(name)}: announced as of an earlier job, and it is another list", code="E_MARK")
         failpoints.reach("align-stored")
+
+    def _first_of_this_mark(self, name: str, digest: bytes) -> bytes:
+        named = hashlib.sha256(self._agreed + name.encode()).hexdigest()
+        return self.session.memory.keep(f"list-{named[:40]}", digest)
 
     @contextmanager
     def _name_list(self, name: str) -> Iterator[None]:
