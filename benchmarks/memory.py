@@ -10,14 +10,14 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from benchmarks.measure import Row, Run, check, ladder_us, length, operations, peak_bytes, sets, shared, spelled, terms
 from benchmarks.sessions import BY_ROLE, limits_from, session
-from vfl_node.alignment.alignment import OwnRecords
+from vfl_node.alignment.alignment import Alignment, OwnRecords
 from vfl_node.alignment.protocols import align
 from vfl_node.crypto.groups import group as group_named
 from vfl_node.crypto.kernels.choice import VARIABLE
@@ -95,14 +95,22 @@ def _row(system: str, kernel: str, protocol: str, group: str, run: Callable[[int
     return Row(system, "memory", None, kernel, protocol, group, (before + ladder_us()) / 2, many, few)
 
 
+def sides_of(
+    protocol: str, group: str, ids: int, threads: int, channels: Sequence[Channel], scratch: Path
+) -> list[tuple[Coroutine[Any, Any, Alignment], Channel]]:
+    """Both parties' coroutines, with their identifiers, each beside its channel."""
+    sides = []
+    for role, numbers, channel in zip(ROLES, sets(ids), channels, strict=True):
+        own = aligning(role, terms(protocol, group, ids), channel, Path(scratch, role), threads=threads)
+        records = OwnRecords(Identifiers.from_items(map(str.encode, spelled(numbers))))
+        sides.append((align(own, records), channel))
+    return sides
+
+
 def _aligned(protocol: str, group: str, ids: int, threads: int) -> Run:
     channels = memory_channels(*ROLES)
     with tempfile.TemporaryDirectory(prefix="vfl-bench-") as scratch:
-        sides = []
-        for role, numbers, channel in zip(ROLES, sets(ids), channels, strict=True):
-            own = aligning(role, terms(protocol, group, ids), channel, Path(scratch, role), threads=threads)
-            records = OwnRecords(Identifiers.from_items(map(str.encode, spelled(numbers))))
-            sides.append((align(own, records), channel))
+        sides = sides_of(protocol, group, ids, threads, channels, Path(scratch))
         wall, cpu = time.perf_counter(), time.process_time()
         results = run_together(*sides)
         wall, cpu = time.perf_counter() - wall, time.process_time() - cpu

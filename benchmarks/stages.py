@@ -22,7 +22,8 @@ from vfl_node.alignment.lists.columns import Column, Columns
 from vfl_node.alignment.lists.computed import Computed
 from vfl_node.alignment.lists.lists import Lists
 from vfl_node.crypto.groups import Curve25519, Scalar
-from vfl_node.crypto.rows import RowIndex, Rows, is_strictly_ascending, order_rows
+from vfl_node.crypto.rows import Rows, is_strictly_ascending
+from vfl_node.crypto.texts import Texts
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.engines.contract import Engine
 from vfl_node.roles import Role
@@ -34,6 +35,10 @@ _NOTHING = Scalar(1)
 
 class Unpowered(Curve25519):
     """The group with powers that cost nothing and change nothing."""
+
+    def blinded(self, ids: Texts, domain: bytes, scalar: Scalar, engine: Engine) -> Iterator[Rows]:
+        """The hashes."""
+        return iter([self.hash_texts(*ids.lay_out(), domain)])
 
     def powers(self, rows: Rows, scalar: Scalar, engine: Engine, *, check: bool = False) -> Iterator[Rows]:
         """The rows themselves."""
@@ -92,7 +97,7 @@ def merge(folder: Path, count: int) -> list[dict[str, Any]]:
     with took.stage("search it for repeats", count):
         lists.check_distinct("step 5", theirs)
     with took.stage("find its elements among the own", 2 * count):
-        is_new = lists.find(RowIndex(own.rows), theirs) < 0
+        is_new = lists.find(own, theirs) < 0
         places = np.concatenate([np.arange(count), count + np.flatnonzero(is_new)])
     m = len(places)
     check("union", m, length("psu", count))
@@ -104,7 +109,7 @@ def merge(folder: Path, count: int) -> list[dict[str, Any]]:
     with took.stage("check that it ascends", m):
         check("rows in order", len(uids) if is_strictly_ascending(uids.rows) else 0, m)
     with took.stage("place the own in it", m):
-        rows = lists.place(uids.rows, own, order)
+        rows = lists.place(uids, own, order)
     check("own rows", int(np.count_nonzero(rows >= 0)), count)
     columns.close()
     lists.close()
@@ -118,7 +123,7 @@ def order_union(folder: Path, count: int) -> list[dict[str, Any]]:
     columns = Columns(folder, width=lists.group.width, chunk_rows=lists.group.chunk_rows)
     unsorted = columns.column("step 8")
     with took.stage("order the union", len(unsorted)):
-        ascending = order_rows(unsorted.rows)
+        ascending = lists.ascending(unsorted)
     with took.stage("gather it in order and spill", len(unsorted)):
         spilled(lists.powers("step 9", lists.choose([unsorted], ascending), _NOTHING))
     check("own places", len(order), count)  # a job holds them to the end

@@ -49,15 +49,16 @@ static fe reduced(const uint8_t *bytes) {
     return fe_carried(sum); /* 2^255 = 19: limbs are below 20 * 2^51 */
 }
 
-int vfl_hash_ifma(uint8_t *out, const uint8_t *ids, const uint64_t *ends, size_t count, const uint8_t *domain, size_t length) {
+/* Identifier i is text[offsets[i]] to text[offsets[i + 1]], which is not before it. */
+int vfl_hash_ifma(uint8_t *out, const uint8_t *text, const int64_t *offsets, size_t count, const uint8_t *domain, size_t length) {
     uint8_t tag[MOST_TAG];
     size_t longest = 0;
     if (length < 1 || length > 255) return 1;
     memcpy(tag, domain, length);
     tag[length] = (uint8_t)length;
     for (size_t i = 0; i < count; i++) {
-        uint64_t size = ends[i] - (i ? ends[i - 1] : 0);
-        if (size > longest) longest = (size_t)size;
+        size_t size = (size_t)(offsets[i + 1] - offsets[i]);
+        if (size > longest) longest = size;
     }
     /* 128 zero bytes, the identifier, the size in two bytes, a zero byte, the tag; padded */
     size_t room = (SHA_BLOCK + longest + 3 + length + 1 + 17 + SHA_BLOCK) / SHA_BLOCK * SHA_BLOCK;
@@ -72,10 +73,9 @@ int vfl_hash_ifma(uint8_t *out, const uint8_t *ids, const uint64_t *ends, size_t
         size_t blocks[8], most = 0;
         for (size_t lane = 0; lane < 8; lane++) {
             size_t row = at + lane < count ? at + lane : count - 1;
-            uint64_t begin = row ? ends[row - 1] : 0;
-            size_t bytes = (size_t)(ends[row] - begin);
+            size_t bytes = (size_t)(offsets[row + 1] - offsets[row]);
             uint8_t *to = first + lane * room;
-            memcpy(to + SHA_BLOCK, ids + begin, bytes);
+            memcpy(to + SHA_BLOCK, text + offsets[row], bytes);
             to[SHA_BLOCK + bytes] = 0;
             to[SHA_BLOCK + bytes + 1] = SIZE;
             to[SHA_BLOCK + bytes + 2] = 0;

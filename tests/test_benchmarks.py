@@ -39,6 +39,15 @@ def test_a_split_step_is_measured_beside_the_joint_model(tmp_path: Path) -> None
 
 
 @pytest.mark.slow
+def test_the_thread_of_the_job_is_measured_beside_all() -> None:
+    text = ran("-m", "benchmarks.main_thread", "--ids", "2000")
+    rows = [[cell.strip() for cell in line.strip("| ").split("|")] for line in text.splitlines() if line.startswith("| ps")]
+    assert [row[0] for row in rows] == ["psi", "psu"]
+    for _, everywhere, _, here, _ in rows:
+        assert 0 < float(here) < float(everywhere)
+
+
+@pytest.mark.slow
 def test_what_viewers_cost_a_job_is_measured_in_pairs(tmp_path: Path) -> None:
     out = tmp_path / "board.json"
     text = ran("-m", "benchmarks.board", "--viewers", "2", "--pairs", "2", "--window", "1", "--out", out)

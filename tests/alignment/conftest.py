@@ -19,6 +19,7 @@ from vfl_node.alignment.lists.lists import Lists
 from vfl_node.alignment.protocols import align
 from vfl_node.crypto.groups import Curve25519, SafePrimeGroup, Scalar
 from vfl_node.crypto.randomness import Randomness
+from vfl_node.crypto.texts import strings_of
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.engines.threads import Threads
 from vfl_node.job import Align
@@ -160,7 +161,8 @@ class Vector(SafePrimeGroup):
         super().__init__("vector", 1283)
         self.exponents = list(exponents)
 
-    def hash_to_group(self, ids, domain):
+    def hash_texts(self, text, offsets, domain):
+        ids = strings_of(text, offsets)
         return self._pack([self.p.__class__(int.from_bytes(item, "big")) ** 2 % self.p for item in ids])
 
     def draw(self, randomness):

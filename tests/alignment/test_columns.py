@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vfl_node.alignment.lists.columns import Chosen, Column, Columns, Given, _write_all
+from vfl_node.alignment.lists.columns import Chosen, Column, Columns, Given, write_all
 
 WIDTH = 3
 CHUNKS = (2, 1, 3)  # rows of each
@@ -153,7 +153,7 @@ def test_a_chunk_that_cannot_be_stored_is_not_there(tmp_path, monkeypatch):
     """The disk is full between the rows of a chunk and its mark."""
     column = opened(tmp_path)
     column.append(ROWS[:2])
-    monkeypatch.setattr("vfl_node.alignment.lists.columns._write_all", _full(after=1))
+    monkeypatch.setattr("vfl_node.alignment.lists.columns.write_all", _full(after=1))
     with pytest.raises(OSError, match="full"):
         column.append(ROWS[2:3])
     column.close()
@@ -168,7 +168,7 @@ def _full(after):
         left[0] -= 1
         if left[0] < 0:
             raise OSError(28, "full")
-        _write_all(descriptor, data)
+        write_all(descriptor, data)
 
     return write
 

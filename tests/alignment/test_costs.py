@@ -30,9 +30,14 @@ class CountingGroup(SafePrimeGroup):
         self.hashes = self.powered = self.decoded = 0
         self._lock = threading.Lock()
 
-    def hash_to_group(self, ids, domain):
-        self.hashes += len(ids)
-        return super().hash_to_group(ids, domain)
+    def hash_texts(self, text, offsets, domain):
+        with self._lock:  # workers hash
+            self.hashes += len(offsets) - 1
+        return super().hash_texts(text, offsets, domain)
+
+    def blinded(self, ids, domain, scalar, workers):
+        self.powered += len(ids)
+        return super().blinded(ids, domain, scalar, workers)
 
     def powers(self, rows, scalar, workers, **checked):
         self.powered += len(rows)

@@ -9,8 +9,11 @@ import pytest
 
 from benchmarks.sessions import limits_from
 from vfl_node.alignment.alignment import Alignment
+from vfl_node.alignment.costs import memory_bytes
+from vfl_node.alignment.sizes import announced_count
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import DataError, PeerLost, PolicyError, ProtocolError, UsageError
+from vfl_node.job import Align
 from vfl_node.session.memory import MemoryOfOneRun
 from vfl_node.settings.limits import Budgets, Limits, SizeLimits
 from vfl_node.transport.generated.vfl.v1 import session_pb2
@@ -335,6 +338,31 @@ def test_a_disk_that_is_too_small(monkeypatch, run_alignment):
     run = run_alignment("psu", IDS_A, IDS_P)
     assert (run.active.code, run.passive.code) == ("E_DISK_FULL", "E_DISK_FULL")
     assert not run.lists
+
+
+@pytest.mark.parametrize(("protocol", "terms"), [("psi", {}), ("psu", {}), ("psu", {"padding": 5, "dummies": 2}), ("apsi", {})])
+def test_memory_is_enough_to_the_byte(monkeypatch, run_alignment, toy_group, workers, protocol, terms):
+    align = Align.model_construct(protocol=protocol, **terms)
+    sizes = [announced_count(len(IDS_A), align, "active"), announced_count(len(IDS_P), align, "passive")]
+    needed = [memory_bytes(own, sum(sizes), toy_group.width, workers.workers) for own in sizes]
+    for free in (max(needed), max(needed) - 1):
+        monkeypatch.setattr("vfl_node.session.session.free_bytes", lambda free=free: free)
+        run = run_alignment(protocol, IDS_A, IDS_P, **terms)
+        codes = [getattr(side, "code", None) for side in (run.active, run.passive)]
+        if free == max(needed):
+            assert codes == [None, None]
+        else:
+            short = needed.index(max(needed))
+            assert codes[short] == "E_MEMORY"
+            assert not run.lists
+            assert "GiB are free" in (run.active, run.passive)[short].message
+
+
+def test_memory_grows_with_records_and_workers_by_what_a_bucket_takes():
+    few, more = (memory_bytes(10, 20, 32, workers) for workers in (1, 32))
+    assert 64 << 20 < few < more < 65 << 20
+    assert memory_bytes(10**9, 2 * 10**9, 32, 32) - memory_bytes(10**9, 2 * 10**9, 32, 31) < 800 << 20
+    assert memory_bytes(10**6, 2 * 10**6, 32, 2) < 320 << 20
 
 
 def test_a_size_that_this_owner_must_choose_and_has_not_chosen(run_alignment):

@@ -267,7 +267,7 @@ class World:
 
 def _append(lives):
     """Storing a chunk, in four steps of which each may be the last."""
-    write_all = columns._write_all
+    write_all = columns.write_all
 
     def append(self, rows):
         life, name = lives[self._path.parent], self._path.stem
@@ -279,7 +279,7 @@ def _append(lives):
             life.happens("write", name)
             write_all(descriptor, data[half:])
 
-        with mock.patch.object(columns, "_write_all", write):
+        with mock.patch.object(columns, "write_all", write):
             original(self, rows)
         life.happens("append", name)
 

@@ -56,10 +56,10 @@ static void on_curve(const uint8_t *scalar, const uint8_t *of, size_t count) {
     ran[2].runs++;
 }
 
-/* A domain and identifiers, a byte with the length before each: together they hash to the same points as each alone. */
+/* A domain and identifiers, a byte with the length before each: together they hash to the same points as each alone, and all digests agree. */
 static void identifiers(const uint8_t *data, size_t size) {
     uint8_t ids[256 * MOST], together[32 * MOST], alone[32];
-    uint64_t ends[MOST], end = 0;
+    int64_t offsets[MOST + 1] = {0}, end = 0;
     size_t count = 0;
     if (size < 2 || data[0] == 0 || size < 1 + (size_t)data[0]) return;
     const uint8_t *domain = data + 1, *at = domain + data[0], *stop = data + size;
@@ -67,16 +67,19 @@ static void identifiers(const uint8_t *data, size_t size) {
         memcpy(ids + end, at + 1, *at);
         end += *at;
         at += 1 + *at;
-        ends[count++] = end;
+        offsets[++count] = end;
     }
-    if (vfl_hash_ifma(together, ids, ends, count, domain, data[0])) abort();
+    if (vfl_hash_ifma(together, ids, offsets, count, domain, data[0])) abort();
     for (size_t i = 0; i < count; i++) {
-        uint64_t begin = i ? ends[i - 1] : 0, length = ends[i] - begin;
-        if (vfl_hash_ifma(alone, ids + begin, &length, 1, domain, data[0])) abort();
+        if (vfl_hash_ifma(alone, ids, offsets + i, 1, domain, data[0])) abort();
         same(alone, together + 32 * i, 32);
     }
     if (count == 0) return;
     ran[1].runs++;
+    uint8_t sixteen[32 * MOST], eight[32 * MOST];
+    vfl_sha256_ifma(sixteen, ids, offsets, count);
+    vfl_sha256_avx2(eight, ids, offsets, count);
+    same(sixteen, eight, 32 * count);
     on_curve(together, together, count);
 }
 

@@ -17,6 +17,7 @@ from gmpy2 import mpz
 
 from vfl_node.crypto.kernels import find_kernel, names
 from vfl_node.crypto.kernels.montgomery import Montgomery
+from vfl_node.crypto.texts import laid_out
 
 HERE, NATIVE = Path(__file__).parent, Path(__file__).parents[2] / "native"
 POINTS = np.array([i * i + 3 * i for i in range(32 * 9)]).astype(np.uint8).reshape(9, 32)
@@ -60,13 +61,24 @@ def test_a_branch_on_a_secret_is_seen(tmp_path: Path) -> None:
     assert b"depends on uninitialised value" in done.stderr
 
 
+IDS = [bytes((number * at + 5 * at + number) % 256 for at in range(4 * number % 251)) for number in range(70)]
+"""More than one inversion is shared by, of 0 to 248 bytes, which end in each of three or four blocks."""
+
+
+@pytest.mark.parametrize("kernel", ["avx2", "ifma"])
+def test_digests_do_not_depend_on_identifiers(tmp_path: Path, kernel: str) -> None:
+    given = b"".join(bytes([len(id)]) + id for id in IDS)
+    path = program(tmp_path, f"sha256_{kernel}.c", "secret_identifiers.c", f"-DDIGESTS=vfl_sha256_{kernel}")
+    done = watched(path, "unused", given=given)
+    assert done.returncode == 0, done.stderr
+    assert bytes.fromhex(done.stdout.decode()) == find_kernel("libsodium").digests(*laid_out(IDS)).tobytes()
+
+
 def test_hashes_do_not_depend_on_identifiers(tmp_path: Path) -> None:
-    """More identifiers than one inversion is shared by, of 0 to 248 bytes, which end in each of three blocks."""
-    ids = [bytes((number * at + 5 * at + number) % 256 for at in range(4 * number % 251)) for number in range(70)]
-    given = b"".join(bytes([len(id)]) + id for id in ids)
+    given = b"".join(bytes([len(id)]) + id for id in IDS)
     done = watched(program(tmp_path, "hash_ifma.c", "secret_identifiers.c"), "domain", given=given)
     assert done.returncode == 0, done.stderr
-    assert bytes.fromhex(done.stdout.decode()) == find_kernel("libsodium").hash_ids(ids, b"domain").tobytes()
+    assert bytes.fromhex(done.stdout.decode()) == find_kernel("libsodium").hash_ids(*laid_out(IDS), b"domain").tobytes()
 
 
 @pytest.mark.parametrize(("length", "own"), [(24, False), (24, True), (31, False), (31, True)])

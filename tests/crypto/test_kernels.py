@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
 from itertools import compress, pairwise, product
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from vfl_node.crypto.groups.curve25519 import SMALL_ORDER, L
 from vfl_node.crypto.kernels import Kernel, find_kernel
 from vfl_node.crypto.kernels.choice import _available
+from vfl_node.crypto.texts import laid_out
 from vfl_node.errors import UsageError
 
 HERE = Path(__file__).parent
@@ -152,7 +154,7 @@ def test_published_hashes(kernel: Kernel) -> None:
         b"q128_" + b"q" * 128: "227e0bb89de700385d19ec40e857db6e6a3e634b1c32962f370d26f84ff19683",
         b"a512_" + b"a" * 512: "3bcd651ee54d5f7b6013898aab251ee8ecc0688166fce6e9548d38472f6bd196",
     }
-    found = kernel.hash_ids(list(published), domain)
+    found = kernel.hash_ids(*laid_out(list(published)), domain)
     assert [row.tobytes()[::-1].hex() for row in found] == list(published.values())
 
 
@@ -170,7 +172,7 @@ def test_ladders_of_random_points(kernel: Kernel, count: int) -> None:
 def test_a_point_of_small_order_gives_zeros(kernel: Kernel) -> None:
     """Wherever it stands, and the points beside it, which share an inversion with it, are as they are without it."""
     assert not kernel.ladders(rows(*SMALL_ORDER), bytes(range(32))).any()
-    points, key = LIBRARIES.hash_ids([f"{number}".encode() for number in range(70)], DOMAIN), bytes(range(32))
+    points, key = LIBRARIES.hash_ids(*laid_out([f"{number}".encode() for number in range(70)]), DOMAIN), bytes(range(32))
     expected = kernel.ladders(points, key)
     for at in (0, 1, 7, 8, 63, 64, 69):
         spoilt = points.copy()
@@ -186,19 +188,42 @@ def test_hashes_of_identifiers_of_any_length(kernel: Kernel, longest: int) -> No
     rng = np.random.default_rng(longest)
     for domain in (b"d", DOMAIN, bytes(255)):
         ids = [rng.bytes(int(size)) for size in rng.integers(0, longest + 1, 21)]
-        np.testing.assert_array_equal(kernel.hash_ids(ids, domain), LIBRARIES.hash_ids(ids, domain))
+        np.testing.assert_array_equal(kernel.hash_ids(*laid_out(ids), domain), LIBRARIES.hash_ids(*laid_out(ids), domain))
+
+
+@kernels
+def test_identifiers_at_the_edges_are_hashed_alike(kernel: Kernel) -> None:
+    """Empty, of zero bytes, of 64 KiB beside short ones, and around the ends of the blocks of both hashes."""
+    ids = [b"", b"\0", b"\0" * 64, b"a\0b", bytes(range(256)), "é\U0010ffff".encode(), b"x" * 65_536, b"y"]
+    ids += [b"z" * size for edge in (55, 64, 119, 128) for size in range(edge - 2, edge + 3)]
+    text, offsets = laid_out(ids)
+    np.testing.assert_array_equal(kernel.hash_ids(text, offsets, DOMAIN), LIBRARIES.hash_ids(text, offsets, DOMAIN))
+    assert [row.tobytes() for row in kernel.digests(text, offsets)] == [sha256(item).digest() for item in ids]
+    for start, stop in ((0, 0), (3, 8), (len(ids) - 1, len(ids))):  # a part of a text
+        part = offsets[start : stop + 1]
+        expected = LIBRARIES.hash_ids(*laid_out(ids[start:stop]), DOMAIN)
+        np.testing.assert_array_equal(kernel.hash_ids(text, part, DOMAIN), expected)
+        assert [row.tobytes() for row in kernel.digests(text, part)] == [sha256(item).digest() for item in ids[start:stop]]
+
+
+@kernels
+@pytest.mark.parametrize("offsets", [[], [-1, 2], [0, 4], [0, 3, 2], [3, 2, 3], [0, 2**62]])
+def test_offsets_outside_of_the_text_are_refused(kernel: Kernel, offsets: list[int]) -> None:
+    for compute in (kernel.digests, lambda *given: kernel.hash_ids(*given, DOMAIN)):
+        with pytest.raises(ValueError, match="offsets"):
+            compute(b"abc", np.array(offsets, np.int64))
 
 
 @kernels
 def test_no_identifiers_have_no_hashes(kernel: Kernel) -> None:
-    assert kernel.hash_ids([], DOMAIN).shape == (0, 32)
+    assert kernel.hash_ids(*laid_out([]), DOMAIN).shape == (0, 32)
 
 
 @kernels
 @pytest.mark.parametrize("size", [0, 256])
 def test_a_domain_has_1_to_255_bytes(kernel: Kernel, size: int) -> None:
     with pytest.raises(ValueError, match="255"):
-        kernel.hash_ids([b"id"], bytes(size))
+        kernel.hash_ids(*laid_out([b"id"]), bytes(size))
 
 
 @kernels
@@ -216,7 +241,7 @@ def test_points_are_checked_alike(kernel: Kernel) -> None:
 @kernels
 @pytest.mark.parametrize("count", [0, 1, 8, 19])
 def test_one_bad_point_among_good_ones_is_noticed_anywhere(kernel: Kernel, count: int) -> None:
-    good = LIBRARIES.hash_ids([f"{number}".encode() for number in range(count)], DOMAIN)
+    good = LIBRARIES.hash_ids(*laid_out([f"{number}".encode() for number in range(count)]), DOMAIN)
     assert kernel.fault(good) is None
     for at in range(count):
         for number, fault in ((P + 9, "is not canonical"), (2, "is not on the curve")):
@@ -239,9 +264,10 @@ def test_any_points_and_any_scalar(points: list[bytes], key: bytes) -> None:
 
 @given(ids=st.lists(st.binary(max_size=400), max_size=70), domain=st.binary(min_size=1, max_size=255))
 def test_any_identifiers_in_any_domain(ids: list[bytes], domain: bytes) -> None:
-    expected = LIBRARIES.hash_ids(ids, domain)
+    expected = LIBRARIES.hash_ids(*laid_out(ids), domain)
     for kernel in KERNELS:
-        np.testing.assert_array_equal(kernel.hash_ids(ids, domain), expected)
+        np.testing.assert_array_equal(kernel.hash_ids(*laid_out(ids), domain), expected)
+        assert [row.tobytes() for row in kernel.digests(*laid_out(ids))] == [sha256(item).digest() for item in ids]
 
 
 def test_a_kernel_is_chosen_by_its_name() -> None:

@@ -179,8 +179,8 @@ def test_all_goes_over_the_active_partys_wire() -> None:
 
 def test_of_several_disks_the_one_with_the_most() -> None:
     costs = estimate(plan("protocol: psi-pairs"))["psi-pairs"]
-    assert exact(costs, "active_disk_bytes") == (2 * 1100 + 2 * 500) * 32
-    assert exact(costs, "passive_disk_bytes") == 2 * 1100 * 32
+    assert exact(costs, "active_disk_bytes") == (2 * 1100 + 2 * 500) * 32 + 2 * 1500 * 36
+    assert exact(costs, "passive_disk_bytes") == 2 * 1100 * 32 + 2 * 1500 * 36
 
 
 def test_what_does_not_run_with_several_is_said_with_the_reason() -> None:

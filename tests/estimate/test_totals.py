@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.estimate.plans import ONLY_POWERS, estimate, exact, plan, training
+from vfl_node.alignment import costs
 from vfl_node.estimate.machine import Machine
+from vfl_node.estimate.totals import PROCESS_BYTES
 from vfl_node.estimate.words import notes
 from vfl_node.settings.node import Obfuscation
 
@@ -72,7 +76,8 @@ def test_the_slowest_of_computing_wire_and_disk_is_the_time() -> None:
     assert exact(wire, "wall_s") == exact(wire, "wire_s") == bits + 4 * 0.5
     slow = Machine(cores=4, hash_s=0, power_s=1, decode_s=0, find_s=0, sha256_s=0, disk_bytes_per_s=1)
     disk = estimate(plan(), slow)["psi"]
-    assert exact(disk, "wall_s") == exact(disk, "disk_s") == exact(disk, "active_disk_bytes") == (2 * 100 + 2 * 1000) * 32
+    assert exact(disk, "wall_s") == exact(disk, "disk_s") == (2 * 100 + 2 * 1000) * 32
+    assert exact(disk, "active_disk_bytes") == (2 * 100 + 2 * 1000) * 32 + 2 * 1100 * 36
     neither = estimate(plan())["psi"]
     assert exact(neither, "wall_s") == exact(neither, "computing_s")
 
@@ -125,3 +130,21 @@ def test_a_trainer_that_does_not_run_over_a_protocols_rows_costs_nothing_there()
     costs = estimate(plan(job=training("protocol: psi", "\ntrain: {algorithm: logistic}")))
     assert {protocol: "train_bytes" in cost for protocol, cost in costs.items()} == {"psu": False, "psi": True, "apsi": True}
     assert exact(costs["psi"], "train_bytes") == 30 * 24 * (768 + 8) + 6 * 8  # iterations, rows, a ciphertext and a score
+
+
+@pytest.mark.parametrize("protocol", ["psi", "psu"])
+def test_memory_is_what_the_node_asks_for_when_sizes_are_known(protocol: str) -> None:
+    for party, own in (("clinic", 100), ("lab", 1000)):
+        cost = estimate(plan(party=party))[protocol]
+        asked = costs.memory_bytes(own, 1100, 32, ONLY_POWERS.cores)
+        assert exact(cost, "memory_bytes") == PROCESS_BYTES + costs.ID_BYTES * own + asked
+
+
+def test_cores_share_hashes_and_checks_where_no_lock_is_held() -> None:
+    hashing = replace(ONLY_POWERS, hash_s=1, power_s=0, decode_s=1)
+    locked, beside = (
+        exact(estimate(plan(), of)["psi"], "computing_s") for of in (hashing, replace(hashing, hashes_beside=True))
+    )
+    assert locked == pytest.approx(4 * beside, rel=1e-6)
+    searching = replace(ONLY_POWERS, power_s=0, find_s=1)
+    assert exact(estimate(plan(), searching)["psi"], "computing_s") == pytest.approx((1000 + 1000) / 4, rel=1e-6)

@@ -74,6 +74,12 @@ def test_a_message_may_be_as_large_as_the_job_makes_it() -> None:
     assert frame_bytes(told) > 9 * MIB
 
 
+def test_a_job_that_only_aligns_is_not_counted_as_one_that_trains() -> None:
+    rows = TableShape(rows=1_000_000)
+    assert need(job(None), "passive", rows).rows == 80 * 1_000_000
+    assert need(job({}), "passive", rows).rows == 512 * 1_000_000
+
+
 @pytest.fixture
 def free(monkeypatch: pytest.MonkeyPatch) -> dict[str, float]:
     machine = {"free": 1000.0 * MIB, "used": 200 * MIB}

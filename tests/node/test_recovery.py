@@ -234,7 +234,7 @@ def test_too_small_a_disk_is_said_before_any_list(trial: Any, ram: Path, monkeyp
     monkeypatch.setattr(Curve25519, "width", 1 << 24)
     results, _ = attempt(trial, ram, 1, job=JOBS["psu"])
     assert all(isinstance(result, StateError) and result.code == "E_DISK_FULL" for result in results)
-    assert "needs up to 32.5 GiB in" in results[0].message
+    assert "needs up to 42.5 GiB in" in results[0].message
     assert "3 GiB are free" in results[0].message
     assert "vfl-node resume" in results[0].hint
     assert all(not path.stat().st_size for name in ROLES for path in JobFolder(ram / name).lists.iterdir())

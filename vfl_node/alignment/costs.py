@@ -13,13 +13,45 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from vfl_node.alignment.lists.buckets import PLACE_BYTES, bucket_bits, slice_bytes
 from vfl_node.roles import OTHER_ROLE
 
 if TYPE_CHECKING:
     from vfl_node.roles import Role
 
-ROW_BYTES = 128
-"""Memory for each element that either party announces (docs/guides/estimate-a-job.md)."""
+BASE_BYTES = 64 << 20
+"""Memory of an alignment of few records: chunks and blocks that are computed, sent and received."""
+
+ROW_BYTES = 64
+"""Memory for each element that any party announces: places in lists, and how they are drawn: 58 were measured, of PSU."""
+
+OWN_BYTES = 48
+"""In addition for each of a party's own elements: its orders, its place, and its identifier again where sets are padded."""
+
+ID_BYTES = 80
+"""A party's own identifier of twelve digits, as it is read and ordered: 61 were measured (docs/reference/estimate.md)."""
+
+_SLICES, _BUCKETS = 4, 10
+"""How often a worker holds what it divides, and a bucket that it searches: with copies, places and sorted words."""
+
+
+def memory_bytes(own: int, announced: int, width: int, workers: int) -> int:
+    """Memory that an alignment takes, beside the identifiers of this party.
+
+    Args:
+        own: elements that this party announces.
+        announced: those of all parties.
+        width: bytes an element.
+        workers: of its engine.
+    """
+    bits, size = bucket_bits(announced, width), announced * width
+    worker = _SLICES * min(size, slice_bytes(bits)) + _BUCKETS * (size >> bits)
+    return BASE_BYTES + (workers + 1) * worker + ROW_BYTES * announced + OWN_BYTES * own
+
+
+def divided_bytes(announced: int, width: int) -> int:
+    """Disk that buckets take at most, while elements are looked for among others; arguments as :func:`memory_bytes`."""
+    return 2 * announced * (width + PLACE_BYTES)
 
 
 class ListWork(Enum):

@@ -91,11 +91,11 @@ class Randomness:
         Only two equal keys could bias it; their probability is below count²/2¹²⁹.
         """
         keys = self.uint64(2 * count)
-        order = np.argsort(keys[count:], kind="stable")
+        order = np.argsort(keys[count:])
         ranked = keys[count:][order]
         if bool((ranked[1:] == ranked[:-1]).any()):  # the other halves of the keys decide
             order = np.lexsort((keys[:count], keys[count:]))
-        return order.astype(np.int64)
+        return order.astype(np.int64, copy=False)
 
     def choices(self, population: int, count: int) -> NDArray[np.int64]:
         """``count`` draws from 0 … population−1 with replacement (bias below population/2⁶⁴)."""

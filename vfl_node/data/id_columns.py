@@ -1,4 +1,4 @@
-"""Identifiers of whole columns: of plain ASCII cells at once, in Arrow; of other cells one by one."""
+"""Identifiers of whole columns: all cells that are ASCII at once, in Arrow; other cells one by one."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def identifiers_of(columns: Sequence[pa.Array], forms: Sequence[IdForm]) -> Iden
     Raises:
         UnusableId: the first row that has none.
     """
-    parts = [_canonical_ascii(cells, form) for cells, form in zip(columns, forms, strict=True)]
+    parts = [_canonical_cells(cells, form) for cells, form in zip(columns, forms, strict=True)]
     if any(part is None for part in parts):
         return Identifiers.from_items(_one_by_one(columns, forms))
     if len(parts) == 1:
@@ -51,10 +51,28 @@ def identifiers_of(columns: Sequence[pa.Array], forms: Sequence[IdForm]) -> Iden
     return _to_identifiers(pc.binary_join_element_wise(*pieces, ""))
 
 
-def _canonical_ascii(cells: pa.Array, form: IdForm) -> pa.Array | None:
-    """As :func:`canonical`, if all cells are ASCII and have a canonical form."""
-    if cells.null_count or not pc.all(pc.string_is_ascii(cells)).as_py():
+def _canonical_cells(cells: pa.Array, form: IdForm) -> pa.Array | None:
+    """As :func:`canonical`, if all cells have a canonical form."""
+    if cells.null_count:
         return None
+    plain = pc.string_is_ascii(cells)
+    among = plain.to_numpy(zero_copy_only=False)
+    if among.all():
+        return _canonical_ascii(cells, form)
+    quick = _canonical_ascii(cells.filter(plain), form)
+    if quick is None:
+        return None
+    try:
+        slow = [canonical(cell, form).decode() for cell in cells.filter(pc.invert(plain)).to_pylist()]
+    except DataError:  # which row it is, and of which column, is found out one by one
+        return None
+    places = np.empty(len(cells), dtype=np.int64)
+    places[among], places[~among] = np.arange(len(quick)), len(quick) + np.arange(len(slow))
+    return pa.concat_arrays([quick, pa.array(slow, pa.string())]).take(pa.array(places))
+
+
+def _canonical_ascii(cells: pa.Array, form: IdForm) -> pa.Array | None:
+    """As :func:`canonical` of ASCII cells, if all have a canonical form and there are any."""
     cells = pc.ascii_trim(cells, characters=ASCII_SPACE).cast(pa.string())
     if form == "nocase":
         cells = pc.ascii_lower(cells)

@@ -120,8 +120,8 @@ class Identifiers(Sequence[bytes]):
     It can be used like a list of bytes. The first use of the order, the repeats or the digest computes all
     three; they do not change afterwards.
 
-    Memory: the text and 8 bytes per id; 16 bytes after ordering. Ordering: 1 s for a million ids and
-    14 s for ten million, with 45 bytes per id at its peak (one core of a small server).
+    Memory: the text and 8 bytes per id; 16 bytes after ordering. Ordering: 0.2 s for a million ids where the kernel is
+    compiled, 0.8 s where it is not, with 50 bytes per id at its peak (one core of a small server).
     """
 
     def __init__(self, text: bytes, offsets: NDArray[np.int64]) -> None:
@@ -193,6 +193,19 @@ class Identifiers(Sequence[bytes]):
         starts, ends = self._offsets[places].tolist(), self._offsets[places + 1].tolist()
         return [self._text[start:end] for start, end in zip(starts, ends, strict=True)]
 
+    def gather(self, places: NDArray[np.int64]) -> tuple[bytes, NDArray[np.int64]]:
+        """The text of the ids at ``places``, int64[k], and where in it each begins and ends; without Python's lock.
+
+        Raises:
+            IndexError: a place is not of an id.
+        """
+        import pyarrow as pa  # a worker process that never gathers needs none of it
+
+        buffers = [None, pa.py_buffer(self._offsets), pa.py_buffer(self._text)]
+        cells = pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(self), buffers)
+        _, offsets, text = cells.take(pa.array(places)).buffers()
+        return text.to_pybytes() if text else b"", np.frombuffer(offsets, dtype=np.int64)[: len(places) + 1]
+
     @property
     def canonical_order(self) -> NDArray[np.int64]:
         """Places of the ids, int64[n], ascending by the first 128 bits of their SHA-256.
@@ -215,17 +228,26 @@ class Identifiers(Sequence[bytes]):
         """
         return self._ordered[2]
 
+    def ranks(self) -> NDArray[np.uint64]:
+        """The first 128 bits of each id's SHA-256, as two numbers: uint64[n, 2], computed anew in each call."""
+        from vfl_node.crypto.kernels import kernel  # which loads what most commands do not need
+
+        digests = np.empty((len(self), _DIGEST_BYTES), dtype=np.uint8)
+        for start in range(0, len(self), _BATCH):
+            hashed = kernel().digests(self._text, self._offsets[start : start + _BATCH + 1])
+            digests[start : start + _BATCH] = hashed[:, :_DIGEST_BYTES]
+        return digests.view(">u8")
+
     @cached_property
     def _ordered(self) -> tuple[NDArray[np.int64], NDArray[np.int64], bytes]:
         """Canonical order, repeats and digest, computed with one pass of hashing and one sort."""
-        digests = np.empty((len(self), _DIGEST_BYTES), dtype=np.uint8)
-        start = 0
-        for batch in self._batches():
-            hashes = np.frombuffer(b"".join([sha256(id_).digest() for id_ in batch]), dtype=np.uint8)
-            digests[start : start + len(batch)] = hashes.reshape(len(batch), -1)[:, :_DIGEST_BYTES]
-            start += len(batch)
-        halves = digests.view(">u8")
-        order = np.lexsort((halves[:, 1], halves[:, 0]))
+        halves = self.ranks()
+        first = halves[:, 0].astype(np.uint64)
+        order = np.argsort(first)
+        ranked = first[order]
+        if (ranked[1:] == ranked[:-1]).any():  # the other halves decide, then the places
+            order = np.lexsort((halves[:, 1], first))
+        del first, ranked
         halves = halves[order]
         repeats = np.sort(order[1:][(halves[1:] == halves[:-1]).all(axis=1)])
         order.flags.writeable = repeats.flags.writeable = False

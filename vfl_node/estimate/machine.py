@@ -37,6 +37,7 @@ class Machine:
         find_s: CPU seconds to sort an element and find it again.
         sha256_s: CPU seconds to hash a byte.
         disk_bytes_per_s: written, and durable.
+        hashes_beside: whether several cores hash and check at the same time.
     """
 
     cores: int
@@ -46,6 +47,7 @@ class Machine:
     find_s: float
     sha256_s: float
     disk_bytes_per_s: float
+    hashes_beside: bool = False
 
 
 def measure_node(group: Group, settings: Settings | None) -> Machine:
@@ -79,6 +81,7 @@ def measure(group: Group, cores: int, folder: Path) -> Machine:
         find_s=_cpu_s(_find, np.frombuffer(data, dtype=np.uint8).reshape(-1, group.width), 0.05),
         sha256_s=_cpu_s(sha256, data, 0.05),
         disk_bytes_per_s=_disk_bytes_per_s(folder),
+        hashes_beside=group.hashes_beside,
     )
 
 

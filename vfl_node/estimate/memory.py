@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
+from vfl_node.alignment import costs
 from vfl_node.alignment.plan import plan_of
 from vfl_node.data.dates import parts_of
 from vfl_node.data.tables import CategoricalColumn, ListColumn, NumericColumn, Table
@@ -28,7 +29,7 @@ PARAMETER_BYTES = 64
 """A weight with its gradient, the optimiser's two moments, and the copies while a checkpoint is written: 56 were measured."""
 
 ROW_BYTES = 512
-"""A record of this party: its identifier and place in the lists, and what training keeps for each."""
+"""A record of this party in a job that trains or predicts: its identifier and place, and what is kept for each."""
 
 CELL_BYTES = 24
 """A cell of this party's table, as it is read and as it is encoded."""
@@ -110,11 +111,13 @@ def need(
     plan = plan_training(job, models) if role != "coordinator" else None
     linked = 2 * PLACE_BYTES * job.align.candidates if job.align.spec.by_similarity else 0
     weights = parameters(model or job, role, table, models)
+    only_aligns = not (job.train or job.predict or job.align.spec.by_similarity)
+    row_bytes = costs.ID_BYTES if only_aligns else ROW_BYTES
     return Need(
         model=PARAMETER_BYTES * weights,
         batch=plan.batch_bytes(role, table) if plan and role != "coordinator" else 0,
         protection=_protection_bytes(job, protection, role, table, weights) if plan else 0,
-        rows=table.rows * (ROW_BYTES + CELL_BYTES * columns + linked),
+        rows=table.rows * (row_bytes + CELL_BYTES * columns + linked),
         figures=EPOCH_BYTES * plan.reported_epochs(job.evaluate) if plan else 0,
         messages=conversations[role] * (2 * QUEUE_BYTES + 2 * PIECE_BYTES + FRAME_COPIES * frame_bytes(job, model)),
     )

@@ -1,11 +1,11 @@
 """From counts to seconds and bytes: what alignment by each protocol costs, and training over its rows.
 
-The elements are counted exactly, by each protocol (:meth:`vfl_node.alignment.plan.AlignmentPlan.counts`). Powers use every
-core; hashing, checking and finding hold Python's lock, so they come on top as if there were one core. In each stage the
-slowest party counts. Computing, the wire and the disk overlap: the slowest of the three gives the time. The wire is the active
-party's, over which everything goes. Reading the table is not counted. Of training the trainer counts rows, batches and bytes
-(:meth:`vfl_node.job.costs.TrainingPlan.cost`), and the time is that on the wire. What it computes is counted for rows outside
-of the alignment alone. See docs/guides/estimate-a-job.md.
+The elements are counted exactly, by each protocol (:meth:`vfl_node.alignment.plan.AlignmentPlan.counts`). Powers and finding
+use every core. So do hashing and checking, if the kernel does them without Python's lock; else they come on top as if there
+were one core. In each stage the slowest party counts. Computing, the wire and the disk overlap: the slowest of the three
+gives the time. The wire is the active party's, over which everything goes. Reading the table is not counted. Of training the
+trainer counts rows, batches and bytes (:meth:`vfl_node.job.costs.TrainingPlan.cost`), and the time is that on the wire. What
+it computes is counted for rows outside of the alignment alone. See docs/guides/estimate-a-job.md.
 """
 
 from __future__ import annotations
@@ -49,6 +49,9 @@ PROCESS_BYTES = 200 << 20
 TRAINING_BYTES = 320 << 20
 """What the libraries of a training take in addition, once a node has trained (100 rows were); 180 MiB of it are torch."""
 
+LINKED_ROW_BYTES = 128
+"""Memory for each record of a party in a linkage by similarity."""
+
 START_S, CELL_S = 0.25, 0.1e-6
 """CPU seconds of a node for a job, whatever its size, and to read and check a cell of its table."""
 
@@ -72,7 +75,7 @@ class AlignmentCost:
         cpu_s: of this party, all cores together.
         sent_bytes: by this party.
         received_bytes: by this party.
-        active_disk_bytes: lists of the active party, until both have the result.
+        active_disk_bytes: lists of the active party, until both have the result, and what is divided to search them.
         passive_disk_bytes: those of the passive party; of several, of the one with the most.
         memory_bytes: of this party, its features apart.
         rows: that training runs over.
@@ -258,7 +261,7 @@ def _linkage(plan: Plan, machine: Machine, terms: Align, sizes: Sequence[int], s
         received_bytes=cost.received,
         active_disk_bytes=sent_a + cost.received,
         passive_disk_bytes=sent_p + cost.received,
-        memory_bytes=PROCESS_BYTES + costs.ROW_BYTES * sizes[0 if is_active else 1] + 2 * cost.received,
+        memory_bytes=PROCESS_BYTES + LINKED_ROW_BYTES * sizes[0 if is_active else 1] + 2 * cost.received,
         rows=m,
         extra_rows=0,
     )
@@ -283,7 +286,7 @@ def _shared_linkage(plan: Plan, machine: Machine, terms: Align, sizes: Sequence[
         received_bytes=cost.sent[1 - place] + cost.dealt // 2,
         active_disk_bytes=filters[0],
         passive_disk_bytes=filters[1],
-        memory_bytes=PROCESS_BYTES + costs.ROW_BYTES * sizes[place] + 2 * slots + cost.plan.memory_bytes,
+        memory_bytes=PROCESS_BYTES + LINKED_ROW_BYTES * sizes[place] + 2 * slots + cost.plan.memory_bytes,
         rows=m,
         extra_rows=0,
     )
@@ -295,6 +298,8 @@ def _cost(plan: Plan, machine: Machine, terms: Align, sizes: Sequence[int], shar
     in_stages = stages(protocol, sizes, m)
     total = dict(zip(parties.data, sum_stages(in_stages), strict=True))
     own, active = total[plan.party], total[parties.active]
+    divided = costs.divided_bytes(sum(sizes), width)
+    own_size = sizes[parties.data.index(plan.party)]
     told = protocol.bytes_a_row * m  # by the active party to each other one
     told_by, told_to = (told * len(parties.passive), 0) if plan.party == parties.active else (0, told)
     on_wire = (active.sent + active.received) * width + told * len(parties.passive)
@@ -310,9 +315,9 @@ def _cost(plan: Plan, machine: Machine, terms: Align, sizes: Sequence[int], shar
         cpu_s=_seconds(machine, own, width, 1),
         sent_bytes=own.sent * width + told_by,
         received_bytes=own.received * width + told_to,
-        active_disk_bytes=active.spilled * width,
-        passive_disk_bytes=max(total[name].spilled for name in parties.passive) * width,
-        memory_bytes=PROCESS_BYTES + costs.ROW_BYTES * sum(sizes),
+        active_disk_bytes=active.spilled * width + divided,
+        passive_disk_bytes=max(total[name].spilled for name in parties.passive) * width + divided,
+        memory_bytes=PROCESS_BYTES + costs.ID_BYTES * own_size + costs.memory_bytes(own_size, sum(sizes), width, machine.cores),
         rows=m,
         extra_rows=m - shared,
     )
@@ -322,5 +327,6 @@ def _seconds(machine: Machine, counts: PartyCounts, width: int, cores: int) -> f
     """Wall time that one party computes if it has so many cores."""
     sent_and_received = counts.sent + counts.received
     bytes_s = width * (sent_and_received * TRANSPORT_S + (sent_and_received + counts.spilled) * _HASHED * machine.sha256_s)
-    one_core_s = counts.hashes * machine.hash_s + counts.received * (machine.decode_s + machine.find_s) + bytes_s
-    return one_core_s + counts.powers * machine.power_s / cores
+    hashed_s = counts.hashes * machine.hash_s + counts.received * machine.decode_s
+    found_s = counts.received * machine.find_s
+    return bytes_s + hashed_s / (cores if machine.hashes_beside else 1) + (counts.powers * machine.power_s + found_s) / cores

@@ -46,7 +46,7 @@ from vfl_node.alignment.apsi.spec import APSI
 from vfl_node.alignment.lists.lists import Lists
 from vfl_node.alignment.lists.side import open_lists
 from vfl_node.alignment.sizes import public_bucket
-from vfl_node.crypto.rows import RowIndex, Rows, order_rows
+from vfl_node.crypto.rows import Rows
 from vfl_node.errors import ProtocolError, StateError, UsageError
 from vfl_node.job import Align
 from vfl_node.ledger import Disclosure
@@ -92,7 +92,7 @@ async def active(lists: Lists) -> Alignment:
         i_w_sw = await lists.receive("step 6", count=len(lists.own), distinct=False)
 
         # 7. The genuine ones, and uniform others.
-        genuine = lists.find(lists.index("step 6", i_w_sw), i_s_ws) >= 0
+        genuine = lists.find(lists.check_distinct("step 6", i_w_sw), i_s_ws) >= 0
         m, same_size = _remembered_size(lists, name, int(np.count_nonzero(genuine)), n_s)
         drawn_size = 0 if same_size else m
         others = np.flatnonzero(~genuine)
@@ -108,7 +108,7 @@ async def active(lists: Lists) -> Alignment:
 
         # 10, 11.
         opened = await lists.receive_powers("step 10", lists.group.inverse(k_w2), at_least=m, at_most=m)
-        drawn = lists.choose([opened], order_rows(opened.rows))
+        drawn = lists.choose([opened], lists.ascending(opened))
         # Another job with this peer may have drawn in the meantime: the first one counts for both.
         elements = b"".join(chunk.tobytes() for chunk in drawn.chunks())
         stored = lists.session.memory.keep(name, stamp + hashlib.sha256(elements).digest() + elements)
@@ -118,7 +118,7 @@ async def active(lists: Lists) -> Alignment:
     await lists.send("step 12", lists.wrap(shared))
     lists.session.progress.emit(Advanced(skipped + n_s - len(shared)))
     blinded = lists.powers("own", lists.wrap(shared), k_w).whole()
-    places = lists.find(RowIndex(i_w.rows), blinded)
+    places = lists.find(i_w, blinded)
     rows = np.append(order, NOT_MINE)[places]  # a place of −1 is the last one
     return _active_alignment(lists, lists.drop_cover(rows), n_s, drawn_size)
 
@@ -153,7 +153,7 @@ async def passive(lists: Lists) -> Alignment:
     # 12. Each is one of our own, and no other. It may be another job's set, of whatever size.
     named = await lists.receive_powers("step 12", k_s, at_least=0, at_most=n_s)
     lists.session.progress.emit(Advanced(skipped + n_s - len(named)))
-    places = lists.find(RowIndex(i_s.whole().rows), named)
+    places = lists.find(i_s.whole(), named)
     if (places < 0).any():
         raise ProtocolError(f"apsi step 12 from {lists.peer}: an element is none of ours", code="E_UNION")
     return _passive_alignment(lists, order[places], n_w, drawn_size, number)

@@ -68,8 +68,8 @@ class Column:
         data = np.ascontiguousarray(rows).tobytes()
         failpoints.reach("align-store")
         self._count += len(rows)
-        _write_all(self._rows_fd, data)
-        _write_all(self._marks_fd, self._count.to_bytes(8, "big") + hashlib.sha256(data).digest())
+        write_all(self._rows_fd, data)
+        write_all(self._marks_fd, self._count.to_bytes(8, "big") + hashlib.sha256(data).digest())
         self.digest.update(data)
 
     def read(self, start: int, stop: int) -> Rows:
@@ -184,6 +184,10 @@ class Given:
 class Columns:
     """The columns of one alignment at one party, in a private folder.
 
+    Attributes:
+        folder: where they lie.
+        width: bytes an element.
+
     Args:
         folder: created if it is absent (0700).
         width: bytes an element.
@@ -192,18 +196,18 @@ class Columns:
 
     def __init__(self, folder: Path, *, width: int, chunk_rows: int) -> None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._folder, self._width, self._chunk_rows = folder, width, chunk_rows
+        self.folder, self.width, self._chunk_rows = folder, width, chunk_rows
         self._open: dict[str, Column] = {}
 
     def column(self, name: str) -> Column:
         """The column called ``name``, with what earlier attempts finished of it."""
         if name not in self._open:
-            self._open[name] = Column(self._path(name), self._width, self._chunk_rows)
+            self._open[name] = Column(self._path(name), self.width, self._chunk_rows)
         return self._open[name]
 
     def held_counts(self, names: Iterable[str]) -> dict[str, int]:
         """How many elements of each column are finished; a column that does not exist stays so, and takes no open file."""
-        there = {path.name for path in self._folder.iterdir()}
+        there = {path.name for path in self.folder.iterdir()}
         return {name: len(self.column(name)) if f"{self._path(name).name}.marks" in there else 0 for name in names}
 
     def release(self, name: str) -> None:
@@ -213,26 +217,30 @@ class Columns:
 
     def free_bytes(self) -> int:
         """What the disk has room for, columns that are there already included."""
-        there = sum(file.stat().st_size for file in self._folder.iterdir())
-        return shutil.disk_usage(self._folder).free + there
+        there = sum(file.stat().st_size for file in self.folder.iterdir())
+        return shutil.disk_usage(self.folder).free + there
 
-    def need_room(self, elements: int) -> None:
+    def need_room(self, elements: int, *, beside: int = 0) -> None:
         """Check that the disk has room for so many elements, columns that are there already included.
+
+        Args:
+            elements: in columns.
+            beside: bytes of other files.
 
         Raises:
             StateError: it has not (``E_DISK_FULL``).
         """
-        needed, free = elements * self._width, self.free_bytes()
+        needed, free = elements * self.width + beside, self.free_bytes()
         if needed > free:
             raise StateError(
-                f"the alignment needs up to {needed / 2**30:.3g} GiB in {self._folder}; {free / 2**30:.3g} GiB are free",
+                f"the alignment needs up to {needed / 2**30:.3g} GiB in {self.folder}; {free / 2**30:.3g} GiB are free",
                 code="E_DISK_FULL",
                 hint="free space or set state_dir to a larger disk, then go on: vfl-node resume JOB",
                 for_peer="its disk is too small",
             )
 
     def _path(self, name: str) -> Path:
-        return self._folder / name.replace(" ", "-")
+        return self.folder / name.replace(" ", "-")
 
     def close(self) -> None:
         """Close all files. Idempotent."""
@@ -241,7 +249,8 @@ class Columns:
         self._open.clear()
 
 
-def _write_all(descriptor: int, data: bytes) -> None:
+def write_all(descriptor: int, data: bytes) -> None:
+    """Write all of ``data`` to a file."""
     view = memoryview(data)
     while view:
         view = view[os.write(descriptor, view) :]

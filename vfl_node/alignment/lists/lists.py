@@ -18,18 +18,19 @@ from __future__ import annotations
 import hashlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vfl_node.alignment.alignment import NOT_MINE, OwnRecords
+from vfl_node.alignment.lists.buckets import Buckets, bucket_bits
 from vfl_node.alignment.lists.columns import Chosen, Column, Columns, Given, Source
 from vfl_node.alignment.lists.computed import Computed
 from vfl_node.alignment.lists.meeting import meet
+from vfl_node.alignment.lists.picked import Picked
 from vfl_node.crypto.groups import Group, Scalar
-from vfl_node.crypto.randomness import Randomness
-from vfl_node.crypto.rows import RowIndex, Rows
+from vfl_node.crypto.rows import Rows
 from vfl_node.errors import DataError, ProtocolError
 from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.process import failpoints
@@ -64,17 +65,14 @@ class Lists:
         self.session, self.records, self.group = session, records, group
         self.terms, self.role = session.job.align, session.role
         if repeated := len(records.ids.repeats()):
-            raise DataError(
-                f"{repeated} of {len(records)} identifiers repeat an earlier one",
-                code="E_DUP_IDS",
-                hint="keep one row for each identifier",
-            )
+            text = f"{repeated} of {len(records)} identifiers repeat an earlier one"
+            raise DataError(text, code="E_DUP_IDS", hint="keep one row for each identifier")
         self._tag = ALIGNMENTS.lasting(self.terms.protocol)  # of draws, hashes and pins
-        self.secret: Randomness = session.randomness.derive(self._tag)
+        self.secret = self.lasting = session.randomness.derive(self._tag)
         self.own = records.ids
+        self._workers = session.machine.workers
         self._columns = Columns(session.attempt.folder, width=group.width, chunk_rows=group.chunk_rows)
         self._domain = f"vfl-node-v1-{self._tag}-{group.name}".encode()
-        self.lasting = self.secret
         self.sets = self._agreed = b""
         self.min_overlap = self.draw_number = 0
         self._held: Mapping[str, Mapping[str, int]] = {}
@@ -131,17 +129,21 @@ class Lists:
 
     def blind(self, name: str, order: NDArray[np.int64], scalar: Scalar) -> Computed:
         """Our own identifiers, hashed into the group and powered, in ``order``."""
-        size = self.group.chunk_rows
 
-        def hash_chunks(start: int) -> Iterator[Rows]:
-            for first in range(start, len(order), size):
-                yield self.group.hash_to_group(self.own.take(order[first : first + size]), self._domain)
+        def begin(start: int) -> Iterator[Iterator[Rows]]:
+            for first in range(start, len(order), self.group.chunk_rows):
+                picked = Picked(self.own, order[first : first + self.group.chunk_rows])
+                yield self.group.blinded(picked, self._domain, scalar, self._workers)
 
-        return self._compute(name, len(order), lambda start: self._powers(hash_chunks(start), scalar))
+        return self._compute(name, len(order), begin)
 
     def powers(self, name: str, source: Source, scalar: Scalar) -> Computed:
         """``x^scalar`` for every element of ``source``."""
-        return self._compute(name, len(source), lambda start: self._powers(source.chunks(start), scalar))
+
+        def begin(start: int) -> Iterator[Iterator[Rows]]:
+            return (self.group.powers(chunk, scalar, self._workers) for chunk in source.chunks(start))
+
+        return self._compute(name, len(source), begin)
 
     def choose(self, columns: Sequence[Column], places: NDArray[np.int64]) -> Chosen:
         """The elements at ``places`` of columns laid one behind the other."""
@@ -206,7 +208,7 @@ class Lists:
             async for chunk in channel.receive_chunks(
                 width=self.group.width, count=count, max_count=at_most, start=len(column), digest=column.digest
             ):
-                column.append(self.group.decode(chunk))
+                column.append(self.group.checked(chunk, self._workers))
         self._finish_received(name, column, at_least, lasting)
         return self.check_distinct(name, column) if distinct else column
 
@@ -237,12 +239,7 @@ class Lists:
         return self.check_distinct(name, powers)
 
     def check_distinct(self, name: str, column: Column) -> Column:
-        """The column, once no two of its elements are equal; as :meth:`index`, which it does not keep."""
-        self.index(name, column)
-        return column
-
-    def index(self, name: str, column: Column) -> RowIndex:
-        """Where each element of the column is, once no two of them are equal.
+        """The column, once no two of its elements are equal.
 
         Powers are looked at where there are some: points of Curve25519 that differ by a
         component of small order have the same power.
@@ -250,30 +247,34 @@ class Lists:
         Raises:
             ProtocolError: two are equal (``E_DUPLICATE``).
         """
-        index = RowIndex(column.rows)
-        if not index.distinct:
-            raise ProtocolError(f"{self._origin(name)}: an element occurs twice", code="E_DUPLICATE")
-        return index
+        with self.divide(column) as (buckets,):
+            if buckets.are_distinct():
+                return column
+        raise ProtocolError(f"{self._origin(name)}: an element occurs twice", code="E_DUPLICATE")
 
     # What all have in the end.
 
-    def find(self, index: RowIndex, elements: Source) -> NDArray[np.int64]:
-        """Place of every one of ``elements`` in the indexed rows, int64[k]; −1 where it is absent."""
-        places, begin = np.empty(len(elements), dtype=np.int64), 0
-        for rows in elements.chunks():
-            places[begin : begin + len(rows)] = index.find(rows)
-            begin += len(rows)
-        return places
+    @contextmanager
+    def divide(self, *sources: Source) -> Iterator[list[Buckets]]:
+        """The elements of each in as many buckets."""
+        width = self.group.width
+        how = (width, bucket_bits(sum(map(len, sources)), width), self._workers, self._columns.folder)
+        with ExitStack() as files:
+            yield [files.enter_context(Buckets(source, *how)) for source in sources]
 
-    def place(self, shared: Rows, own: Column, order: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Our own identifier at each shared position, int64[len(shared)], or :data:`NOT_MINE`.
+    def ascending(self, column: Source) -> NDArray[np.int64]:
+        """Places of the column's elements in ascending order, int64[n]."""
+        with self.divide(column) as (buckets,):
+            return buckets.ascending()
 
-        Args:
-            shared: the elements that all parties index by.
-            own: our own distinct elements, blinded as ``shared`` is.
-            order: our identifier of each element of ``own``.
-        """
-        places = self.find(RowIndex(shared), own)
+    def find(self, held: Source, wanted: Source) -> NDArray[np.int64]:
+        """Place of every one of ``wanted`` in ``held``, the first if there are several, int64[k]; −1 where it is absent."""
+        with self.divide(held, wanted) as (all_held, all_wanted):
+            return all_held.find(all_wanted)
+
+    def place(self, shared: Source, own: Column, order: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Our identifier at each place of ``shared``, or :data:`NOT_MINE`: int64[m]. ``order`` has those of ``own``."""
+        places = self.find(shared, own)
         rows = np.full(len(shared), NOT_MINE, dtype=np.int64)
         rows[places[places >= 0]] = order[places >= 0]
         return rows
@@ -291,23 +292,23 @@ class Lists:
         """Close all files; they stay for the next attempt. Idempotent."""
         self._columns.close()
 
-    def _compute(self, name: str, count: int, compute: Callable[[int], Iterator[Rows]]) -> Computed:
+    def _compute(self, name: str, count: int, begin: Callable[[int], Iterable[Iterator[Rows]]]) -> Computed:
         column = self._columns.column(name)
         self.session.progress.emit(Advanced(len(column)))
-        return Computed(column, count, compute)
+        return Computed(column, count, lambda start: self._gather_all(begin(start)))
 
-    def _powers(self, chunks: Iterable[Rows], scalar: Scalar) -> Iterator[Rows]:
-        """Powers chunk by chunk; the next chunk is fetched while workers compute."""
+    def _gather_all(self, chunks: Iterable[Iterator[Rows]]) -> Iterator[Rows]:
+        """Each chunk once workers have computed it; the next ones are begun meanwhile."""
         started: deque[Iterator[Rows]] = deque()
-        for chunk in chunks:
-            started.append(self.group.powers(chunk, scalar, self.session.machine.workers))
+        for blocks in chunks:
+            started.append(blocks)
             if len(started) > _AHEAD:
                 yield self._gather(started.popleft())
         while started:
             yield self._gather(started.popleft())
 
     def _begin(self, chunk: Rows, scalar: Scalar, powers: Column, started: deque[Iterator[Rows]]) -> None:
-        started.append(self.group.powers(chunk, scalar, self.session.machine.workers, check=True))
+        started.append(self.group.powers(chunk, scalar, self._workers, check=True))
         if len(started) > _AHEAD:
             powers.append(self._gather(started.popleft()))
 

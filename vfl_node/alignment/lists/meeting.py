@@ -29,7 +29,6 @@ from vfl_node.errors import PolicyError, ProtocolError, StateError
 from vfl_node.job import Align
 from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.process import failpoints
-from vfl_node.process.machine import free_bytes
 from vfl_node.progress import PhaseBegan
 from vfl_node.session.counted import aligned_sets, changed_sets
 from vfl_node.session.session import Session
@@ -98,8 +97,10 @@ async def meet(
         which = "size" if len(theirs) == 1 else f"size of {name}"
         session.attempt.pins.check(f"{ALIGNMENTS.lasting(terms.protocol)} {which}", count.to_bytes(8, "big"))
     spilled, powers = _count_most(session, {session.name: ours, **theirs})
-    columns.need_room(spilled)
-    _need_memory(ours + sum(theirs.values()))
+    announced = ours + sum(theirs.values())
+    columns.need_room(spilled, beside=costs.divided_bytes(announced, columns.width))
+    workers = session.machine.workers.workers
+    _need_memory(costs.memory_bytes(ours, announced, columns.width, workers), session.machine.free_bytes)
     own = add_cover(records.ids, sets, terms, role, lasting, memory)
     _check_own_elements(session, own, lasting)
     session.progress.emit(PhaseBegan("align", powers, "group operations"))
@@ -217,8 +218,7 @@ def check_size(peer: str, theirs: int, terms: Align, limits: Limits) -> None:
         raise too_many_error(f"{peer} announces {theirs} records", limits.size.rows)
 
 
-def _need_memory(elements: int) -> None:
-    needed, free = costs.ROW_BYTES * elements, free_bytes()
+def _need_memory(needed: int, free: float) -> None:
     if needed > free:
         raise StateError(
             f"the alignment needs about {needed / 2**30:.3g} GiB of memory; {free / 2**30:.3g} GiB are free",

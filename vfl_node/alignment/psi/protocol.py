@@ -32,7 +32,6 @@ from vfl_node.alignment.lists.columns import Column
 from vfl_node.alignment.lists.lists import Lists
 from vfl_node.alignment.lists.side import open_lists
 from vfl_node.alignment.psi.spec import PSI
-from vfl_node.crypto.rows import RowIndex, order_rows
 from vfl_node.ledger import Disclosure
 
 
@@ -72,8 +71,8 @@ async def passive(lists: Lists) -> Alignment:
 
 def _alignment(lists: Lists, ours: Column, theirs: Column, order: NDArray[np.int64]) -> Alignment:
     """Step 5: those of our records whose elements are in both lists, in ascending order of these elements."""
-    ascending = order_rows(ours.rows)
-    shared = lists.find(RowIndex(theirs.rows), lists.choose([ours], ascending)) >= 0
+    ascending = lists.ascending(ours)
+    shared = lists.find(theirs, ours)[ascending] >= 0
     rows = lists.drop_cover(order[ascending[shared]])
     name, own, peer, padding = lists.session.name, len(lists.records), lists.peer, lists.terms.padding
     announced = len(ours) if padding else own

@@ -46,7 +46,7 @@ from vfl_node.alignment.lists.cover import shared_dummies
 from vfl_node.alignment.lists.lists import Lists
 from vfl_node.alignment.lists.side import open_lists
 from vfl_node.alignment.psu.spec import PSU
-from vfl_node.crypto.rows import is_strictly_ascending, order_rows
+from vfl_node.crypto.rows import is_strictly_ascending
 from vfl_node.errors import ProtocolError
 from vfl_node.ledger import Disclosure
 from vfl_node.progress import Advanced
@@ -79,7 +79,7 @@ async def active(lists: Lists) -> Alignment:
     i_a_s1t1 = await lists.receive("step 4", count=n_a, distinct=False)
 
     # 7. L: I_a^{s1 t1}, and behind it what is new in I_p^{s1 t1}.
-    is_new = lists.find(lists.index("step 4", i_a_s1t1), i_p_s1t1) < 0
+    is_new = lists.find(lists.check_distinct("step 4", i_a_s1t1), i_p_s1t1) < 0
     places = np.concatenate([np.arange(n_a), n_a + np.flatnonzero(is_new)])
     m = len(places)
     places = places[lists.secret.derive("step 8").permutation(m)]
@@ -104,7 +104,7 @@ async def active(lists: Lists) -> Alignment:
     answered = await lists.receive("step 11 reply", count=n_a)
     await lists.send("step 12 reply", reply)
     own = lists.powers("own", answered, times(s1, s3)).whole()
-    return _alignment(lists, lists.place(uids.rows, own, order), theirs=n_p)
+    return _alignment(lists, lists.place(uids, own, order), theirs=n_p)
 
 
 @open_lists
@@ -129,7 +129,7 @@ async def passive(lists: Lists) -> Alignment:
 
     # 8, 9. Sorted, so that Pa cannot follow an element of L to its UID.
     unsorted = await lists.receive_powers("step 8", times(t2, t3), at_least=max(n_a, n_p), at_most=n_a + n_p)
-    ascending = order_rows(unsorted.rows)
+    ascending = lists.ascending(unsorted)
     lists.session.progress.emit(Advanced(n_a + n_p - len(unsorted)))  # operations that the overlap saves
 
     # 12, request: computed while Pa computes its own of step 11.
@@ -146,7 +146,7 @@ async def passive(lists: Lists) -> Alignment:
     # 12.
     answered = await lists.receive("step 12 reply", count=n_p)
     own = lists.powers("own", answered, times(t1, t3)).whole()
-    return _alignment(lists, lists.place(unsorted.rows, own, order)[ascending], theirs=n_a)
+    return _alignment(lists, lists.place(unsorted, own, order)[ascending], theirs=n_a)
 
 
 def _alignment(lists: Lists, rows: NDArray[np.int64], *, theirs: int) -> Alignment:

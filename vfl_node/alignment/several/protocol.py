@@ -52,7 +52,7 @@ from vfl_node.alignment.several.overlap import overlap
 from vfl_node.alignment.several.result import result
 from vfl_node.alignment.several.route import Route, list_name, order_name
 from vfl_node.crypto.groups import Scalar
-from vfl_node.crypto.rows import is_strictly_ascending, order_rows
+from vfl_node.crypto.rows import is_strictly_ascending
 from vfl_node.errors import ProtocolError
 from vfl_node.progress import Advanced
 
@@ -122,7 +122,7 @@ async def active(lists: Lists) -> Alignment:
     for number, name in route.numbered:
         await lists.send(list_name(3, number, route.last), replies[number], to=name)
     uids = lists.powers("own", replies[0], times(me.first, me.third)).whole()
-    return result(lists, lists.place(at.rows, uids, order), me.sizes, parts)
+    return result(lists, lists.place(at, uids, order), me.sizes, parts)
 
 
 async def _relay(lists: Lists, me: _Met, round_number: int, own: Column, exponent: Scalar) -> list[Column]:
@@ -177,7 +177,7 @@ async def passive(lists: Lists) -> Alignment:
     m = len(at)
     lists.session.progress.emit(Advanced(longest - m))  # operations that the overlap saves
     if me.number == route.last:
-        ascending = order_rows(at.rows)
+        ascending = lists.ascending(at)
         await lists.send(goes, lists.choose([at], ascending))
     else:
         await lists.send(goes, lists.choose([at], lists.secret.derive(goes).permutation(m)))
@@ -190,7 +190,7 @@ async def passive(lists: Lists) -> Alignment:
     await _raise(lists, me, 3, times(me.first, me.second, me.third))
     reply = await lists.receive(list_name(3, me.number, route.last), count=n)
     uids = lists.powers("own", reply, times(me.first, me.third)).whole()
-    return result(lists, lists.place(at.rows, uids, order)[ascending], me.sizes, None)
+    return result(lists, lists.place(at, uids, order)[ascending], me.sizes, None)
 
 
 async def _raise(lists: Lists, me: _Met, round_number: int, exponent: Scalar) -> None:

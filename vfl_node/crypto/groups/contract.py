@@ -16,6 +16,7 @@ import numpy as np
 
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.rows import Rows
+from vfl_node.crypto.texts import Offsets, Texts, laid_out
 from vfl_node.engines.contract import Engine
 from vfl_node.errors import ProtocolError
 
@@ -47,22 +48,50 @@ class Group(ABC):
         width: bytes per element.
         block_rows: elements that a worker raises at a time; about 15 ms of powers.
         chunk_rows: elements to hash, store and send at a time; about half a second of powers on one core.
+        hashes_beside: whether threads hash and check at the same time; else they wait for Python's lock.
     """
 
     name: str
     width: int
     block_rows: int
     chunk_rows: int
+    hashes_beside: bool = False
+
+    def hash_to_group(self, ids: Sequence[bytes], domain: bytes) -> Rows:
+        """As :meth:`hash_texts`, of a few identifiers."""
+        return self.hash_texts(*laid_out(ids), domain)
 
     @abstractmethod
-    def hash_to_group(self, ids: Sequence[bytes], domain: bytes) -> Rows:
-        """One element for each identifier, uint8[n, width], with no known discrete logarithm.
+    def hash_texts(self, text: bytes, offsets: Offsets, domain: bytes) -> Rows:
+        """One element for each identifier, uint8[n, width], with no known discrete logarithm; in the calling thread.
 
         Args:
-            ids: canonical identifiers.
+            text: canonical identifiers.
+            offsets: where each of them begins and ends.
             domain: separates protocols from each other: the same identifier gives
                 unrelated elements under different domains. At most 255 bytes.
         """
+
+    def blinded(self, ids: Texts, domain: bytes, scalar: Scalar, engine: Engine) -> Iterator[Rows]:
+        """Hash every identifier and raise it to ``scalar``, in blocks and in order; work begins at the call.
+
+        Workers do all of it, identifiers are laid out there too.
+
+        Args:
+            ids: canonical identifiers.
+            domain: as :meth:`hash_texts`.
+            scalar: the exponent; the engine's workers receive it.
+            engine: computes the blocks.
+        """
+        blocks = (ids.part(start, start + self.block_rows) for start in range(0, len(ids), self.block_rows))
+        return engine.map(blind_block, blocks, Blinding(self, scalar.reveal(), domain))
+
+    def checked(self, rows: Rows, engine: Engine) -> Rows:
+        """``rows``, each of which :meth:`decode` accepts; workers look at them. Raises as that."""
+        blocks = (rows[start : start + self.block_rows] for start in range(0, len(rows), self.block_rows))
+        for _ in engine.map(check_block, blocks, self):
+            pass
+        return rows
 
     def powers(self, rows: Rows, scalar: Scalar, engine: Engine, *, check: bool = False) -> Iterator[Rows]:
         """``x^scalar`` for every row, in blocks and in order; work begins at the call.
@@ -142,6 +171,31 @@ class Exponent:
     group: Group
     exponent: int
     check: bool
+
+
+@dataclass(frozen=True, repr=False)
+class Blinding:
+    """The key of :func:`blind_block`: it holds a secret, and shows none.
+
+    Attributes:
+        group: of the elements.
+        exponent: what they are raised to.
+        domain: that they are hashed in.
+    """
+
+    group: Group
+    exponent: int
+    domain: bytes
+
+
+def blind_block(key: Blinding, ids: Texts) -> Rows:
+    """The operation of :meth:`Group.blinded`: the blinded identifiers of one block, uint8[k, width]."""
+    return key.group.block_powers(key.group.hash_texts(*ids.lay_out(), key.domain), key.exponent)
+
+
+def check_block(group: Group, rows: Rows) -> None:
+    """The operation of :meth:`Group.checked`, of one block."""
+    group.decode(rows)
 
 
 def block_powers(key: Exponent, rows: Rows) -> Rows:

@@ -18,8 +18,6 @@ the u-coordinate of a point, 32 bytes little-endian (RFC 7748); u stands for ±P
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import gmpy2
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +26,7 @@ from vfl_node.crypto.groups.contract import Group, Scalar
 from vfl_node.crypto.kernels import kernel
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.rows import Rows
+from vfl_node.crypto.texts import Offsets
 
 L = 2**252 + 27742317777372353535851937790883648493
 
@@ -53,9 +52,12 @@ class Curve25519(Group):
     block_rows = _BLOCK_ROWS
     chunk_rows = 32 * _BLOCK_ROWS
 
-    def hash_to_group(self, ids: Sequence[bytes], domain: bytes) -> Rows:
-        """As :meth:`Group.hash_to_group`. Source: RFC 9380, sections 5.2 (L = 48) and 6.7.1 (Elligator 2, Z = 2)."""
-        return kernel().hash_ids(ids, domain)
+    def __init__(self) -> None:
+        self.hashes_beside = kernel().hashes_beside
+
+    def hash_texts(self, text: bytes, offsets: Offsets, domain: bytes) -> Rows:
+        """As :meth:`Group.hash_texts`. Source: RFC 9380, sections 5.2 (L = 48) and 6.7.1 (Elligator 2, Z = 2)."""
+        return kernel().hash_ids(text, offsets, domain)
 
     def block_powers(self, rows: Rows, exponent: int) -> Rows:
         """As :meth:`Group.block_powers`: one X25519 ladder per row (RFC 7748)."""

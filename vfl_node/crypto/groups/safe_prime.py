@@ -20,6 +20,7 @@ from vfl_node.crypto.groups.contract import Group, Scalar
 from vfl_node.crypto.kernels import kernel
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.rows import Rows
+from vfl_node.crypto.texts import Offsets, strings_of
 from vfl_node.errors import DataError
 
 _BLOCK_ROWS, _CHUNK_ROWS = 2, 64  # 5 to 20 ms by the libraries
@@ -39,14 +40,14 @@ class SafePrimeGroup(Group):
         self.width = (p.bit_length() + 7) // 8
         self.block_rows, self.chunk_rows = max(_BLOCK_ROWS, kernel().lanes), _CHUNK_ROWS
 
-    def hash_to_group(self, ids: Sequence[bytes], domain: bytes) -> Rows:
-        """As :meth:`Group.hash_to_group`: 128 bits more than p has, reduced mod p, squared.
+    def hash_texts(self, text: bytes, offsets: Offsets, domain: bytes) -> Rows:
+        """As :meth:`Group.hash_texts`: 128 bits more than p has, reduced mod p, squared.
 
         Raises:
             DataError: an identifier maps to 0 or 1 (``E_ELEMENT``); impossible at real sizes.
         """
         expand = expander(domain, self.width + 16)
-        squares = [mpz.from_bytes(expand(item), "big") ** 2 % self.p for item in ids]
+        squares = [mpz.from_bytes(expand(item), "big") ** 2 % self.p for item in strings_of(text, offsets)]
         if any(square <= 1 for square in squares):
             raise DataError("an identifier maps to 0 or 1 in this group", code="E_ELEMENT", hint="choose a larger group")
         return self._pack(squares)

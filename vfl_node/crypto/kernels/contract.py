@@ -10,6 +10,7 @@ from gmpy2 import mpz
 from numpy.typing import NDArray
 
 from vfl_node.crypto.rows import Rows
+from vfl_node.crypto.texts import Offsets
 
 Vector = NDArray[Any]
 """Numbers modulo one number, in the form that a kernel computes with: a number for each place of the first axis. It can be
@@ -27,10 +28,12 @@ class Kernel(Protocol):
     Attributes:
         name: as ``VFL_KERNEL`` names it.
         lanes: how many powers of large numbers are computed at a time, so that fewer take as long.
+        hashes_beside: whether hashes and checks of several threads run at the same time, without Python's lock.
     """
 
     name: str
     lanes: int
+    hashes_beside: bool
 
     def ladders(self, rows: Rows, key: bytes) -> Rows:
         """X25519 (RFC 7748) of every row by one key, in constant time, without Python's lock: uint8[n, 32].
@@ -40,13 +43,20 @@ class Kernel(Protocol):
             key: 32 bytes, clamped. A result of zeros says that the row had small order.
         """
 
-    def hash_ids(self, ids: Sequence[bytes], domain: bytes) -> Rows:
+    def hash_ids(self, text: bytes, offsets: Offsets, domain: bytes) -> Rows:
         """The map of ``curve25519_XMD:SHA-512_ELL2_NU_`` (RFC 9380) without clear_cofactor: uint8[n, 32].
 
         Args:
-            ids: messages.
+            text: the messages.
+            offsets: where each begins and ends.
             domain: the RFC's DST, 1 to 255 bytes.
+
+        Raises:
+            ValueError: these are no offsets into the text, or the domain is too long or empty.
         """
+
+    def digests(self, text: bytes, offsets: Offsets) -> Rows:
+        """SHA-256 of every string, uint8[n, 32]. Raises ValueError as :meth:`hash_ids`."""
 
     def fault(self, rows: Rows) -> str | None:
         """Why some row is no canonical u-coordinate of the curve; None if all are. Small orders are not looked for."""

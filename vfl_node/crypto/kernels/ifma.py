@@ -13,6 +13,7 @@ from vfl_node.crypto.kernels.compiled import Compiled
 from vfl_node.crypto.kernels.contract import Residues
 from vfl_node.crypto.kernels.montgomery import Montgomery, fits
 from vfl_node.crypto.rows import Rows
+from vfl_node.crypto.texts import Offsets, check_offsets
 
 _FEW_POWERS, _FEW_PRODUCTS = 2, 4
 """Fewer take less time by the libraries."""
@@ -23,20 +24,20 @@ class Ifma(Compiled):
 
     name = "ifma"
     lanes = 8
+    hashes_beside = True
 
     def __init__(self, native: ModuleType) -> None:
         super().__init__(native)
         self._native = native
 
     @override
-    def hash_ids(self, ids: Sequence[bytes], domain: bytes) -> Rows:
-        """Raises MemoryError: there is none for the longest of ``ids``, eight times."""
-        results = np.empty((len(ids), 32), dtype=np.uint8)
+    def hash_ids(self, text: bytes, offsets: Offsets, domain: bytes) -> Rows:
+        """Without Python's lock. Raises MemoryError: there is none for the longest string, eight times."""
         if not 1 <= len(domain) <= 255:
             raise ValueError("a domain has 1 to 255 bytes")
-        ends = np.cumsum(np.fromiter(map(len, ids), np.uint64, len(ids)), dtype=np.uint64)
-        where = self._ffi.from_buffer("uint64_t[]", ends)
-        if self._lib.vfl_hash_ifma(self._bytes(results), b"".join(ids), where, len(ids), domain, len(domain)):
+        where = self._ffi.from_buffer("int64_t[]", check_offsets(text, offsets))
+        results = np.empty((len(offsets) - 1, 32), dtype=np.uint8)
+        if self._lib.vfl_hash_ifma(self._bytes(results), text, where, len(results), domain, len(domain)):
             raise MemoryError("no memory to hash an identifier in")
         return results
 

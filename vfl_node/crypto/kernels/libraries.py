@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
+from hashlib import sha256
 from itertools import accumulate
+from typing import Any
 
 import gmpy2
 import numpy as np
 from gmpy2 import mpz
-
-# nacl.bindings adds a microsecond to each ladder (4 %), all of it under Python's lock, for which threads wait.
-from nacl._sodium import ffi, lib
 from typing_extensions import override
 
 from vfl_node.crypto.expand import expander
 from vfl_node.crypto.kernels.contract import Indices, Kernel, Places, Residues, Vector
 from vfl_node.crypto.rows import Rows
-
-lib.sodium_init()  # chooses the quickest ladder that this processor has, which takes two thirds of the time of the one without
+from vfl_node.crypto.texts import Offsets, strings_of
 
 P = mpz(2**255 - 19)
 J = mpz(486662)
@@ -30,10 +29,12 @@ class Libraries(Kernel):
 
     name = "libsodium"
     lanes = 1
+    hashes_beside = False
 
     @override
     def ladders(self, rows: Rows, key: bytes) -> Rows:
         """One call a row."""
+        ffi, lib = _sodium()
         results = np.zeros((len(rows), 32), dtype=np.uint8)
         u = ffi.from_buffer("unsigned char[]", np.ascontiguousarray(rows))
         result = ffi.from_buffer("unsigned char[]", results, require_writable=True)
@@ -42,10 +43,16 @@ class Libraries(Kernel):
         return results
 
     @override
-    def hash_ids(self, ids: Sequence[bytes], domain: bytes) -> Rows:
+    def hash_ids(self, text: bytes, offsets: Offsets, domain: bytes) -> Rows:
         expand = expander(domain, 48)
-        coordinates = _elligator2([mpz.from_bytes(expand(item), "big") % P for item in ids])
+        coordinates = _elligator2([mpz.from_bytes(expand(item), "big") % P for item in strings_of(text, offsets)])
         return np.frombuffer(b"".join(u.to_bytes(32, "little") for u in coordinates), dtype=np.uint8).reshape(-1, 32)
+
+    @override
+    def digests(self, text: bytes, offsets: Offsets) -> Rows:
+        """About 1 µs a string, under Python's lock."""
+        hashed = b"".join([sha256(item).digest() for item in strings_of(text, offsets)])
+        return np.frombuffer(hashed, dtype=np.uint8).reshape(-1, 32)
 
     @override
     def fault(self, rows: Rows) -> str | None:
@@ -114,6 +121,16 @@ class Plain(Residues):
             products[label] = products[label] * number % self.modulus if label in products else number
         ascending = sorted(products)
         return np.array(ascending, dtype=np.int64), self.load([products[label] for label in ascending])
+
+
+@cache
+def _sodium() -> tuple[Any, Any]:
+    """libsodium's interface and functions; loaded for ladders alone, because digests of a table need none of it."""
+    # nacl.bindings adds a microsecond to each ladder (4 %), all of it under Python's lock, for which threads wait.
+    from nacl._sodium import ffi, lib
+
+    lib.sodium_init()  # chooses the quickest ladder that this processor has, which takes two thirds of the time of the other
+    return ffi, lib
 
 
 def _take(places: Places) -> list[mpz]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
 
@@ -62,7 +62,7 @@ class JobNeed:
         if self.job is None:
             return 0, 0
         planned = self._planned()
-        costs = self._costs(planned, _ANY_MACHINE) or {}
+        costs = self._costs(planned, replace(_ANY_MACHINE, cores=self.settings.group_workers)) or {}
         aligning = int(costs.get("memory_bytes", (0, PROCESS_BYTES))[1]) - PROCESS_BYTES
         training = planned.need.bytes if planned.need else 0
         return int(costs.get(f"{self.settings.role}_disk_bytes", (0, 0))[1]), max(training, aligning)
