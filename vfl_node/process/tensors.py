@@ -19,8 +19,16 @@ from vfl_node.process import failpoints
 if TYPE_CHECKING:
     import torch
 
-_DRIVERS = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")
-"""Devices of drivers under Linux. Without any of them torch finds no accelerator."""
+_DRIVERS = (
+    "/dev/nvidiactl",
+    "/dev/dxg",
+    "/dev/kfd",
+    "/sys/module/nvidia",
+    "/usr/bin/nvidia-modprobe",
+    "/dev/nvhost-ctrl-gpu",
+    "/dev/nvgpu",
+)
+"""Marks of drivers under Linux: without any, torch finds no accelerator. NVIDIA's may make its devices at first use."""
 
 
 TORCH_BYTES = 180 << 20
@@ -37,13 +45,21 @@ def begin_loading() -> None:
     """Load torch on a thread of its own, so that it is there when a job that reads its table and waits for others needs it."""
     if "torch" not in sys.modules:
         with suppress(RuntimeError):  # no thread to spare: it is loaded later
-            threading.Thread(target=importlib.import_module, args=["torch"], name="torch", daemon=True).start()
+            threading.Thread(target=_try_to_load, name="torch", daemon=True).start()
+
+
+def _try_to_load() -> None:
+    with suppress(Exception):  # who needs it meets the error again
+        importlib.import_module("torch")
 
 
 def load_torch(threads: int) -> None:
-    """Load torch, if it is not loaded yet, and have it compute with ``threads``."""
-    import torch
-
+    """Load torch, if it is not loaded yet, and have it compute with ``threads``. Raises UsageError (``E_EXTENSION``)."""
+    try:
+        import torch
+    except (ImportError, OSError) as error:  # OSError: a library of it is missing
+        hint = "install vfl-node and torch again, then restart the node"
+        raise UsageError(f"torch cannot be loaded: {error}", code="E_EXTENSION", hint=hint) from None
     torch.set_num_threads(threads)
 
 
