@@ -6,8 +6,9 @@ model, the rows that other parties were told about and the owner's requests; the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from threading import Event
 from typing import Protocol
 
 import numpy as np
@@ -101,7 +102,13 @@ class Request(Protocol):
 
 
 class RequestQueue(Protocol):
-    """The requests at the asker's node."""
+    """The requests at the asker's node.
+
+    Attributes:
+        bell: set by each request that comes, and when no more are taken; cleared by whoever answers them, who then looks.
+    """
+
+    bell: Event
 
     @property
     def closed(self) -> bool:
@@ -112,6 +119,9 @@ class RequestQueue(Protocol):
 
         A request that was taken and not answered comes again in the next attempt.
         """
+
+    def take_all(self) -> Sequence[Request]:
+        """As :meth:`take`, but all that wait, in the order in which they came."""
 
 
 class ShownRows(Protocol):

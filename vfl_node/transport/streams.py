@@ -82,6 +82,7 @@ class Stream(Generic[M]):
         self._parting: VflError | None = None  # why this node ends the stream, from before the peer can answer
         self._finished = False  # the transport has let go of the stream
         self._hang_up = _nothing
+        self._bells: list[threading.Event] = []  # set when the stream breaks off
 
     @property
     def validity(self) -> Validity | None:
@@ -100,7 +101,7 @@ class Stream(Generic[M]):
                 self._cancelled = error
                 self._outgoing.clear()
                 self._inbox.clear()
-                self._changed.notify_all()
+                self._wake()
 
     def close(self) -> None:
         """Send what is queued, end the stream and free the transport, within the time limit. Idempotent."""
@@ -226,7 +227,7 @@ class Stream(Generic[M]):
         """Record that nothing more arrives, and why; the first reason counts."""
         with self._changed:
             self._end = self._end or self._parting or error
-            self._changed.notify_all()
+            self._wake()
 
     def finish(self) -> None:
         """The transport has ended the stream: nothing more can be sent either."""
@@ -241,6 +242,12 @@ class Stream(Generic[M]):
         self.finish()
         if not self._accepted:
             self.end(self._loss("it hung up"))
+
+    def _wake(self) -> None:
+        """Wake everybody who waits: the stream has broken off."""
+        self._changed.notify_all()
+        for bell in self._bells:
+            bell.set()
 
     @property
     def ended(self) -> VflError | None:
@@ -300,8 +307,16 @@ class StreamPipe(Stream[Frame]):
             raise RuntimeError("a wait without a time limit ended without a frame")
         return frame
 
-    async def pause(self) -> None:
-        """Sleep for a moment.
+    def watch(self, bell: threading.Event) -> None:
+        """Set ``bell`` when the stream ends or is cancelled, and at once if it has been."""
+        with self._changed:
+            if bell not in self._bells:
+                self._bells.append(bell)
+            if self.broken:
+                bell.set()
+
+    async def pause(self, bell: threading.Event | None = None) -> None:
+        """Sleep for a moment, or until ``bell`` is set.
 
         Raises:
             PeerLost: the stream has ended.
@@ -309,7 +324,10 @@ class StreamPipe(Stream[Frame]):
         """
         if over := self._cancelled or self.ended:
             raise over
-        time.sleep(PAUSE_S)
+        if bell is None:
+            time.sleep(PAUSE_S)
+        else:
+            bell.wait()
 
 
 class LinkStream(Stream[session_pb2.Notice]):

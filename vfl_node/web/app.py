@@ -44,6 +44,7 @@ from vfl_node.web.policy import list_policy_routes
 from vfl_node.web.queue import list_queue_routes, read_priority
 from vfl_node.web.trust import list_routes
 from vfl_node.web.view import NodeView, find_job
+from vfl_node.web.waiting import wait_for
 from vfl_node.web.wanted import WAITING, read_wanted
 
 log = structlog.get_logger()
@@ -243,17 +244,12 @@ class _Board:
             name_object(request, f"{model} {job['id']}")
             return JSONResponse(job, 202)
         prediction = await run_in_threadpool(self._view.predict, model, body)
-        began = time.monotonic()
-        while (answer := prediction.ready()) is None:
-            if await request.is_disconnected():
-                prediction.withdraw()
+        try:
+            if not await wait_for(prediction, request):
                 return _answer_nobody(request)
-            if not may_still(request):
-                prediction.withdraw()
-                raise HTTPException(401)
-            waited = time.monotonic() - began
-            await asyncio.sleep(min(max(waited / 20, 0.001), 0.2))  # a peer may be away for an hour
-        return Response(answer, media_type=CSV)
+        finally:
+            prediction.withdraw()  # nothing happens if it is answered
+        return Response(prediction.ready(), media_type=CSV)
 
     def predictions(self, request: Request) -> Response:
         path = self._view.artefact(self._job(request)["id"], "predictions.csv")
