@@ -34,7 +34,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.measure import cpu_s, spelled
+from benchmarks.measure import spelled
 from benchmarks.nodes import LOOPBACK, ROLES
 from benchmarks.predictions import MANY, Served
 from vfl_node.execution.folder import JobFolder
@@ -57,6 +57,10 @@ class Serving(Served):
         batch_size: rows of an agreed batch.
         sample: whether to look at what the nodes' threads do.
     """
+
+    def __enter__(self) -> Serving:
+        super().__enter__()
+        return self
 
     def __init__(self, asker: Role, records: int, batch_size: int, *, sample: bool) -> None:
         self._sample = sample

@@ -274,7 +274,7 @@ class Channel:
         """Let other parties run for a moment, while this party waits in another conversation.
 
         Args:
-            bell: what this party waits for sets it. It must also :meth:`watch` the conversation. None: it looks again and again.
+            bell: set by what this party waits for; it must :meth:`watch` the conversation, too. None: for a moment.
 
         Raises:
             PeerLost: the conversation broke off.

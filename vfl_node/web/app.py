@@ -8,7 +8,6 @@ Anyone who reaches the port learns that the node runs, whether it is ready, and 
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Collection
 from functools import partial
 from typing import Any
@@ -235,7 +234,7 @@ class _Board:
 
     async def predict(self, request: Request) -> Response:
         """Known records are answered when they are predicted; new records become a separate job."""
-        model = (await run_in_threadpool(self._job, request))["id"]
+        model = request.path_params["job_id"]
         body = await read_body(request, MAX_REQUEST_BYTES)
         if body is None:
             return problem(413, "E_TOO_LARGE", f"a request has at most {MAX_REQUEST_BYTES} bytes", "ask in several requests")
@@ -243,13 +242,13 @@ class _Board:
             job = await run_in_threadpool(self._view.predict_new, model, body, person_of(request))
             name_object(request, f"{model} {job['id']}")
             return JSONResponse(job, 202)
-        prediction = await run_in_threadpool(self._view.predict, model, body)
+        prediction, over = await run_in_threadpool(self._view.predict, model, body), False
         try:
-            if not await wait_for(prediction, request):
-                return _answer_nobody(request)
+            over = await wait_for(prediction, request)
         finally:
-            prediction.withdraw()  # nothing happens if it is answered
-        return Response(prediction.ready(), media_type=CSV)
+            if not over:
+                prediction.withdraw()
+        return Response(prediction.ready(), media_type=CSV) if over else _answer_nobody(request)
 
     def predictions(self, request: Request) -> Response:
         path = self._view.artefact(self._job(request)["id"], "predictions.csv")

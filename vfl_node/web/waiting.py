@@ -8,14 +8,14 @@ from contextlib import suppress
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
-from vfl_node.prediction.requests import PredictionRequest
 from vfl_node.web.gate import may_still
+from vfl_node.web.view import PredictionView
 
 LOOK_S = 1.0
 """How often the credentials of somebody who waits are looked at: a token may be revoked by another process."""
 
 
-async def wait_for(prediction: PredictionRequest, request: Request) -> bool:
+async def wait_for(prediction: PredictionView, request: Request) -> bool:
     """Wait until ``prediction`` is over (True), or who asks hangs up (False); its body must have been read.
 
     The thread that answers wakes the waiting task, and so does the end of the connection.

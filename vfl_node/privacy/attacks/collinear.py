@@ -42,7 +42,7 @@ def scores_beside(rows: Tensor, which: Tensor, beside: Tensor) -> Tensor:
     if beside.shape[1] < 2:
         return torch.full((len(which),), -1.0, dtype=torch.float64)
     cosines = []
-    for asked, near in zip(which.to(rows.device).split(ROWS_AT_ONCE), beside.split(ROWS_AT_ONCE), strict=True):
+    for asked, near in zip(torch.split(which.to(rows.device), ROWS_AT_ONCE), torch.split(beside, ROWS_AT_ONCE), strict=True):
         ways = rows[near] - rows[asked][:, None]  # (q, 16, d)
         lengths = ways.norm(dim=2, keepdim=True)
         ways = torch.where(lengths > TWIN * rows[asked].norm(dim=1)[:, None, None], ways / lengths, 0)

@@ -43,7 +43,7 @@ def scores_beside(rows: Tensor, which: Tensor, beside: Tensor) -> Tensor:
     if beside.numel() == 0:
         return torch.full((len(which),), -1.0, dtype=torch.float64)
     parts = []
-    for asked, near in zip(which.to(rows.device).split(ROWS_AT_ONCE), beside.split(ROWS_AT_ONCE), strict=True):
+    for asked, near in zip(torch.split(which.to(rows.device), ROWS_AT_ONCE), torch.split(beside, ROWS_AT_ONCE), strict=True):
         ways = rows[near] - rows[asked][:, None]  # (q, 16, d)
         ways = ways / ways.abs().amax().clamp_min(torch.finfo(rows.dtype).tiny)  # squares of tiny gradients are not 0
         squares = ways.square().sum(dim=2)

@@ -31,7 +31,9 @@ class Neighbours:
         Cost: (p·k + (q − p)·n)·d multiplications, where k rows are new, and p of ``which`` were followed before.
         """
         if not self._scale and len(rows):
-            self._scale = float(rows.abs().amax().clamp_min(torch.finfo(rows.dtype).tiny))  # squares neither vanish nor overflow
+            self._scale = float(
+                rows.abs().amax().clamp_min(torch.finfo(rows.dtype).tiny)
+            )  # squares neither vanish nor overflow
         kept = np.isin(self._which, which)
         before, entered = self._which[kept], np.setdiff1d(which, self._which[kept], assume_unique=True)
         found = _search(rows, entered, 0, self._scale)

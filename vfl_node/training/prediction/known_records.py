@@ -1,7 +1,9 @@
 """A service: predictions of known rows, request by request, until the asker's owner ends it.
 
 All requests that wait when the asker comes round share one exchange: each batch that some of them need is asked for once, and
-each request gets its own rows. The asker sends an ``Ask`` for at most :data:`~vfl_node.training.prediction.exchange.AT_ONCE` batches to every party that it
+each request gets its own rows.
+
+The asker sends an ``Ask`` for at most :data:`~vfl_node.training.prediction.exchange.AT_ONCE` batches to every party that it
 asks (:mod:`~vfl_node.training.prediction.exchange`) and, if it is a passive party, an embedding for each. The active party
 passes the ``Ask`` of a passive party on to the other passive parties. The asker receives all answers before it goes on, so two
 parties never send to each other at the same time. Sizes and number of the messages depend on the number of batches alone.
@@ -13,14 +15,16 @@ Leaks: see :func:`~vfl_node.training.prediction.disclosures.learnt`.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import cycle
 
 import numpy as np
 
 from vfl_node.alignment.alignment import NOT_MINE, Alignment
-from vfl_node.errors import DataError, PolicyError, ProtocolError, UsageError
+from vfl_node.errors import DataError, PolicyError, ProtocolError, UsageError, VflError
 from vfl_node.process import failpoints
 from vfl_node.progress import Advanced, PhaseBegan, PredictionsAudited
 from vfl_node.session.session import Session
@@ -72,14 +76,15 @@ async def predict_known(
     Cost: 4·d·B bytes a batch and passive party, and 8·B more to a passive asker (8·K·B with K > 2 classes).
     """
     check_allowed(session.job, side.terms.serve)
-    service = _Service(session, side, _guard(session, side, shown), tally, exchange)
+    service = _Service(
+        session, side, DisclosureGuard(side, shown, session.policy.protection, label_audit(session, side)), tally, exchange
+    )
     async with session.phase("predict"):
-        await service.run(requests)
+        try:
+            await service.run(requests)
+        finally:
+            service.finish()
     return service.counted
-
-
-def _guard(session: Session, side: ServiceSide, shown: ShownRows) -> DisclosureGuard:
-    return DisclosureGuard(side, shown, session.policy.protection, label_audit(session, side))
 
 
 class _Service:
@@ -97,10 +102,13 @@ class _Service:
         self._guard, self._exchange = guard, exchange(session, side, guard)
         self._asked, self._asker = self._exchange.asking.asked, self._exchange.asking.asker
         self.counted = (tally.read() if tally else None) or ServiceCount(side.terms.serve.batch_size)
+        self._counting = threading.RLock()
+        guard.on_judged = self._record_beside
         self._progress.emit(PhaseBegan("predict", 0, "batches"))
 
     async def run(self, requests: RequestQueue | None) -> None:
         """Ask for the rows of all ``requests``, or answer the asker; then say that there are no more."""
+        self._guard.begin()
         for channel in self._asked:
             terms = await channel.receive(prediction_pb2.PredictionTerms)
             if terms.batches != self._side.batches.fingerprint:
@@ -148,11 +156,17 @@ class _Service:
         while not (ask := await asker.receive(prediction_pb2.PredictionAsk)).done:
             await self._exchange_batches(self._batches(asker, ask))
 
+    def finish(self) -> None:
+        """Judge and record everything that was told, however the service ends."""
+        self._guard.finish()
+        self._record_audit()
+
     def _count(self, *, batches: int = 0, requests: int = 0) -> None:
-        self.counted.batches += batches
-        self.counted.requests += requests
-        if self._tally:
-            self._tally.write(self.counted)
+        with self._counting:
+            self.counted.batches += batches
+            self.counted.requests += requests
+            if self._tally:
+                self._tally.write(self.counted)
 
     async def _exchange_batches(self, batches: Sequence[PredictionBatch]) -> list[Probabilities]:
         self._count(batches=len(batches))
@@ -168,11 +182,18 @@ class _Service:
 
     def _record_audit(self) -> None:
         """Record what the peer was told, also if the service ends because of it."""
-        rows, judged, labels = self._guard.rows_told, self._guard.judged, self._guard.labels_read
-        if (rows, judged.attacks, labels) != (self.counted.told, self.counted.attacks, self.counted.labels):
+        with self._counting:
+            rows, judged, labels = self._guard.rows_told, self._guard.judged, self._guard.labels_read
+            if (rows, judged.attacks, labels) == (self.counted.told, self.counted.attacks, self.counted.labels):
+                return
             self.counted.told, self.counted.attacks, self.counted.labels = rows, judged.attacks, labels
             self._count()
-            self._progress.emit(PredictionsAudited(judged.attacks, judged.judged, labels))
+        self._progress.emit(PredictionsAudited(judged.attacks, judged.judged, labels))
+
+    def _record_beside(self) -> None:
+        """The same, on the thread that has judged it."""
+        with suppress(VflError):  # a wish to stop, which the service hears itself
+            self._record_audit()
 
     def _find_all(self, waiting: Sequence[Request]) -> list[_RequestedBatches]:
         """The batches that each request needs; one that cannot be answered fails alone, and the others as if it were not."""
