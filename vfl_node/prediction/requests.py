@@ -116,7 +116,27 @@ def read_records(
     return Records(table, text, ids, task=trained.task)
 
 
-def read_request(settings: Settings, trained: Job, stored: StoredPredictor, job: Job, request: bytes, scratch: Path) -> Records:
+def kinds_read(trained: Job, stored: StoredPredictor, job: Job) -> Mapping[str, Declared]:
+    """Column → what is declared of it, of those that are read of the requests that ``job`` answers.
+
+    Args:
+        trained: the job that trained the model.
+        stored: what this party has stored of it for predictions.
+        job: that predicts.
+    """
+    of_training = job.asker == job.parties.active and predict_of(job).rows == "known"  # its own columns, then, and no others
+    return {} if of_training else predictor_of(trained.train).column_kinds(stored.encoder)
+
+
+def read_request(
+    settings: Settings,
+    trained: Job,
+    stored: StoredPredictor,
+    job: Job,
+    request: bytes,
+    scratch: Path,
+    kinds: Mapping[str, Declared],
+) -> Records:
     """Read a request of this node's owner, as :func:`read_records`; errors do not name the temporary file.
 
     Args:
@@ -126,10 +146,9 @@ def read_request(settings: Settings, trained: Job, stored: StoredPredictor, job:
         job: that predicts.
         request: CSV.
         scratch: folder for the temporary file.
+        kinds: as :func:`kinds_read`.
     """
     new = predict_of(job).rows == "new"
-    of_training = job.asker == job.parties.active and not new  # its own columns, then, and no others
-    kinds = {} if of_training else predictor_of(trained.train).column_kinds(stored.encoder)
     with tempfile.NamedTemporaryFile(dir=scratch) as file:
         file.write(request)
         file.flush()

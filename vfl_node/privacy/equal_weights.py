@@ -71,8 +71,8 @@ class EqualWeights:
     ``same_step_twin`` and ``near_duplicate`` compare all rows; ``collinear`` and ``distance_ratio`` look at a sample, half of
     it synthetic if there are enough, beside all rows; ``spectral`` at a random sample.
 
-    Each row draws a rank when it comes, and the sample is the rows of the lowest ranks, so that a new row seldom enters it. What
-    is nearest to each of them is kept: only new rows are compared with the sample, and rows that enter it with all.
+    Each row draws a rank when it comes, and the sample is the rows of the lowest ranks: a new row seldom enters it. What is
+    near each of them is kept: only new rows are compared with the sample, and rows that enter it with all.
 
     Args:
         randomness: of this alone.
