@@ -10,7 +10,7 @@ For each direction two new nodes train for an epoch. Then the asker's owner asks
 - and with many clients at once for one record each, over connections that stay open.
 
 Beside the wall time stands the CPU time of each node: it holds also where other programs run. ``--sample`` looks every 5 ms at
-what the threads of the nodes do, which itself takes a little, and prints where they were.
+what the threads of the nodes do, which itself takes a little, and prints where their CPU time went.
 """
 
 from __future__ import annotations
@@ -42,10 +42,7 @@ from vfl_node.roles import Role
 from vfl_node.training.prediction.batches import Batches
 
 SAMPLE_S = 0.005
-IDLE = ("wait", "wait_for", "select", "poll", "accept", "_worker", "sleep", "get", "_wait_once", "run_forever", "_run_once")
-"""Functions of the standard library in which a thread that has nothing to do stands."""
-
-SHOWN = 25
+SHOWN = 30
 
 
 class Serving(Served):
@@ -125,14 +122,14 @@ class Serving(Served):
             raise SystemExit(f"{len(errors)} requests failed, one of them: {errors[0]}")
         return time.perf_counter() - began
 
-    def cpu_s(self) -> float:
-        """CPU time of both nodes so far."""
-        return sum(self._cpu_s().values())
+    def cpu_s(self) -> dict[Role, float]:
+        """CPU time of each node so far."""
+        return self._cpu_s()
 
-    def places(self, name: str) -> collections.Counter[str]:
-        """Where a node's threads were seen since this was asked last."""
+    def places(self, name: str) -> dict[str, float]:
+        """Where a node's threads have spent how much of it; nothing without ``sample``."""
         path = self._sampled(name)
-        return collections.Counter(json.loads(path.read_text())) if path.exists() else collections.Counter()
+        return dict(json.loads(path.read_text())) if path.exists() else {}
 
 
 def body_of(ids: Sequence[str]) -> bytes:
@@ -142,18 +139,21 @@ def body_of(ids: Sequence[str]) -> bytes:
 
 @contextmanager
 def sampling(out: Path) -> Iterator[None]:
-    """Count into ``out`` where threads of this process work, as JSON, once a second."""
-    seen: collections.Counter[str] = collections.Counter()
+    """Write into ``out`` where threads of this process have spent their CPU time, as JSON, once a second."""
+    spent: collections.Counter[str] = collections.Counter()
 
     def look() -> None:
-        written = time.monotonic()
+        written, own, before = time.monotonic(), threading.get_ident(), dict[int, float]()
         while True:
             time.sleep(SAMPLE_S)
-            own = threading.get_ident()
-            seen.update(filter(None, (place_of(frame) for thread, frame in sys._current_frames().items() if thread != own)))
+            for thread, frame in sys._current_frames().items():
+                if thread != own:
+                    now = time.clock_gettime(time.pthread_getcpuclockid(thread))
+                    spent[place_of(frame)] += max(now - before.get(thread, now), 0.0)  # type: ignore[assignment]
+                    before[thread] = now
             if time.monotonic() - written > 1:
                 written = time.monotonic()
-                out.with_suffix(".tmp").write_text(json.dumps(seen))
+                out.with_suffix(".tmp").write_text(json.dumps(spent))
                 out.with_suffix(".tmp").replace(out)
 
     threading.Thread(target=look, daemon=True).start()
@@ -161,11 +161,9 @@ def sampling(out: Path) -> Iterator[None]:
 
 
 def place_of(frame: FrameType | None) -> str:
-    """The function of this project in which a thread works, and what that calls; empty if it waits."""
+    """The function of this project in which a thread works, and what that calls."""
     assert frame is not None
     inner = frame.f_code.co_name
-    if inner in IDLE:
-        return ""
     while frame and "vfl_node" not in frame.f_code.co_filename:
         frame = frame.f_back
     if frame is None:
@@ -178,17 +176,18 @@ def measure(serving: Serving, what: str, run: Callable[[], Sequence[float]], rat
     before = {role: serving.places(role) for role in ROLES}
     began, cpu = time.perf_counter(), serving.cpu_s()
     seconds = list(run())
-    spent, requests = serving.cpu_s() - cpu, rate or len(seconds)
+    requests, after = rate or len(seconds), serving.cpu_s()
+    spent = " | ".join(f"{1000 * (after[role] - cpu[role]) / requests:.1f}" for role in ROLES)
     wall = time.perf_counter() - began
     median, most = statistics.median(seconds), sorted(seconds)[int(0.9 * len(seconds))]
     times = f"{1000 * median:.1f} | {1000 * most:.1f}" if not rate else f"{rate / wall:.0f}/s | –"
-    print(f"| {serving.asker} | {what} | {requests} | {times} | {1000 * spent / requests:.1f} |", flush=True)
+    print(f"| {serving.asker} | {what} | {requests} | {times} | {spent} |", flush=True)
     for role in ROLES if any(before.values()) else ():
         time.sleep(1.2)
-        after = serving.places(role)
-        after.subtract(before[role])
-        ms = {place: 1000 * SAMPLE_S * count / requests for place, count in after.most_common(SHOWN) if count > 0}
-        print("\n".join(f"    {role}: {each:7.2f} ms a request  {place}" for place, each in ms.items()))
+        ms = {place: 1000 * (s - before[role].get(place, 0.0)) / requests for place, s in serving.places(role).items()}
+        most = sorted(ms, key=lambda place: -ms[place])[:SHOWN]
+        print(f"    {role}: {sum(ms.values()):7.2f} CPU ms a request in threads of Python, of it")
+        print("\n".join(f"    {role}: {ms[place]:7.2f}  {place}" for place in most))
 
 
 def main() -> None:
@@ -200,7 +199,7 @@ def main() -> None:
     parser.add_argument("--to", choices=ROLES)
     parser.add_argument("--sample", action="store_true")
     options = parser.parse_args()
-    print("| to | what | requests | median ms | 90 % | CPU ms a request, both nodes |\n|---|---|---|---|---|---|")
+    print("| to | what | requests | median ms | 90 % | CPU ms a request, active | passive |\n|---|---|---|---|---|---|---|")
     for role in [options.to] if options.to else ROLES:
         with Serving(role, options.records, options.batch_size, sample=options.sample) as serving:
             measure_all(serving, options)
