@@ -185,9 +185,9 @@ def measure(serving: Serving, what: str, run: Callable[[], Sequence[float]], rat
     for role in ROLES if any(before.values()) else ():
         time.sleep(1.2)
         ms = {place: 1000 * (s - before[role].get(place, 0.0)) / requests for place, s in serving.places(role).items()}
-        most = sorted(ms, key=lambda place: -ms[place])[:SHOWN]
+        places = sorted(ms, key=lambda place: -ms[place])[:SHOWN]
         print(f"    {role}: {sum(ms.values()):7.2f} CPU ms a request in threads of Python, of it")
-        print("\n".join(f"    {role}: {ms[place]:7.2f}  {place}" for place in most))
+        print("\n".join(f"    {role}: {ms[place]:7.2f}  {place}" for place in places))
 
 
 def main() -> None:

@@ -43,6 +43,7 @@ BEGIN = "0" * 64
 
 _MOST_TEXT = 200
 _TAIL_BYTES = 64 << 10  # more than any line has
+_LAST_BYTES = 4 << 10  # as many as the last line mostly has, or more
 
 
 @dataclass(frozen=True)
@@ -170,7 +171,9 @@ class AuditLog:
         try:
             os.fchmod(descriptor, 0o600)
             cut = cut_torn_line(descriptor)
-            number, digest = _end_of(_tail(descriptor)) or self._earlier()
+            number, digest = (
+                _end_of(_tail(descriptor, _LAST_BYTES)) or _end_of(_tail(descriptor, _TAIL_BYTES)) or self._earlier()
+            )
             lost = self._last[0] > number or (self._last[0] == number and self._last[1] != digest)
             if lost:  # what this process wrote is not there any more: the gap stays to be seen
                 number, digest = self._last
@@ -297,6 +300,6 @@ def _end_of(text: bytes) -> tuple[int, str] | None:
     return None
 
 
-def _tail(descriptor: int) -> bytes:
+def _tail(descriptor: int, most: int) -> bytes:
     size = os.fstat(descriptor).st_size
-    return os.pread(descriptor, _TAIL_BYTES, max(0, size - _TAIL_BYTES))
+    return os.pread(descriptor, most, max(0, size - most))

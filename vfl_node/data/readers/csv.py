@@ -19,7 +19,7 @@ BLOCK_BYTES = 1 << 23
 """So many bytes are parsed at once: some megabytes, which the processor's cache still helps with."""
 
 FEW_BYTES = 1 << 10
-"""Rows of so few bytes are read one by one: Arrow hands each block to a thread of its own, which takes longer than reading it."""
+"""Rows of so few bytes are read one by one: Arrow hands each block to another thread, which takes longer than to read it."""
 
 HEAD_LINES = 200
 """So many lines tell how a CSV is written."""
