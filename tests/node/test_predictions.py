@@ -904,6 +904,33 @@ def test_a_job_of_predictions_must_fit_what_was_trained(store: Store, job: Calla
         predictions.check(store, predictions.job_for(store, record.id, "lab", new=False), "lab", "lab")
 
 
+def test_a_model_is_looked_up_once_for_many_requests_and_again_when_it_was_kept_anew_or_is_gone(
+    store: Store, job: Callable[[str], Job], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = store.add(job(JOB), submitter="clinic")
+    folder = store.job_folder(record)
+    folder.keep_predictor(NOTHING)
+    asked = predictions.AskedModels(SimpleNamespace(name="clinic"), store)  # type: ignore[arg-type]
+    looked: list[str] = []
+    trained_by = predictions.trained_by
+    monkeypatch.setattr(predictions, "trained_by", lambda store, model: (looked.append(model), trained_by(store, model))[1])
+    first = asked.find(record.id, new=False)
+    assert first.job == predictions.job_for(store, record.id, "clinic", new=False)
+    looked.clear()
+    assert asked.find(record.id, new=False) is first
+    assert looked == []
+    other = NOTHING.model_copy(update={"classes": ("no", "yes")})
+    folder.keep_predictor(other)
+    assert asked.find(record.id, new=False).stored == other
+    folder.forget_predictor()
+    with pytest.raises(StateError) as caught:
+        asked.find(record.id, new=False)
+    assert caught.value.code == "E_NO_MODEL"
+    with pytest.raises(UsageError) as unknown:
+        asked.find("nobody", new=False)
+    assert unknown.value.code == "E_UNKNOWN_JOB"
+
+
 @pytest.mark.parametrize(
     ("asker", "own", "offered_by", "allowed"),
     [
