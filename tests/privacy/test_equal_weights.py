@@ -148,7 +148,7 @@ def test_what_was_compared_once_is_not_compared_again(embedded: Any, monkeypatch
 
 
 def test_the_nearest_rows_that_are_kept_are_those_that_are_sought_at_once(embedded: Any) -> None:
-    rows, kept = embedded("between"), neighbours.Neighbours()
+    rows, kept = embedded("between"), neighbours.NearRows()
     for size, which in ((5, [0, 3]), (300, [0, 3, 7, 250]), (310, [3, 250, 309]), (SIZE, [1, 3, 309, 2999])):
         found = kept.look(rows[:size], np.array(which))
         wanted = torch.cdist(rows[which], rows[:size])

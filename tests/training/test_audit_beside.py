@@ -18,7 +18,7 @@ from vfl_node.job import Predict
 from vfl_node.privacy.equal_weights import Judged, audit_equal_weights
 from vfl_node.settings.protection import Protection
 from vfl_node.training.prediction.audit import GROWN, PredictionAudit
-from vfl_node.training.prediction.beside import Beside
+from vfl_node.training.prediction.side_work import SideWork
 from vfl_node.training.split.missing.section import Missing
 from vfl_node.transport.generated.vfl.v1 import prediction_pb2
 
@@ -159,7 +159,7 @@ def test_work_beside_is_never_done_twice_at_once_and_what_is_left_is_done_at_the
             assert going.acquire(timeout=240)
         most[0] -= 1
 
-    beside = Beside(work)
+    beside = SideWork(work)
     for _ in range(5):
         beside.ask()  # returns at once, though the work has not ended
     going.release()
@@ -172,7 +172,7 @@ def test_work_beside_is_never_done_twice_at_once_and_what_is_left_is_done_at_the
 
 def test_without_a_wish_there_is_no_thread_but_the_work_at_the_end() -> None:
     done: list[str] = []
-    Beside(lambda: done.append(threading.current_thread().name)).finish()
+    SideWork(lambda: done.append(threading.current_thread().name)).finish()
     assert done == [threading.current_thread().name]
 
 
@@ -180,7 +180,7 @@ def test_a_defect_of_the_work_is_raised_where_it_is_asked_for() -> None:
     def fail() -> None:
         raise ZeroDivisionError
 
-    beside = Beside(fail)
+    beside = SideWork(fail)
     beside.ask()
     assert beside._thread is not None
     beside._thread.join(240)

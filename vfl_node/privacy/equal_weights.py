@@ -18,7 +18,7 @@ from torch import Tensor
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.privacy.attacks import ATTACKS, collinear, distance_ratio
 from vfl_node.privacy.attacks.attack import Attack, Positions, Scores, Subset
-from vfl_node.privacy.attacks.neighbours import Neighbours
+from vfl_node.privacy.attacks.neighbours import NearRows
 from vfl_node.privacy.attacks.transcript import Batch, TranscriptEpoch
 from vfl_node.privacy.silent import attempt
 from vfl_node.privacy.sketches import Floats, Sketch, leaves, nearest, twins
@@ -85,10 +85,10 @@ class EqualWeights:
         self._randomness = randomness
         kinds = {name: ATTACKS[name] for name in ATTACKS} if attacks is None else attacks
         self._kinds = {name: kind for name, kind in kinds.items() if works_at_once(kind)}
-        self._rows, self._sketches = _Growing(), _Growing()
+        self._rows, self._sketches = _GrowingRows(), _GrowingRows()
         self._sketch: Sketch | None = None
         self._synthetic, self._ranks = np.empty(0, dtype=np.bool_), np.empty(0, dtype=np.uint64)
-        self._neighbours = Neighbours()
+        self._neighbours = NearRows()
 
     @torch.no_grad()
     def add(self, rows: Tensor, synthetic: NDArray[np.bool_]) -> None:
@@ -133,7 +133,7 @@ def _lowest(ranks: NDArray[np.uint64], most: int) -> NDArray[np.int64]:
     return np.sort(np.argpartition(ranks, most)[:most]) if most < len(ranks) else np.arange(len(ranks))
 
 
-class _Growing:
+class _GrowingRows:
     """A tensor, float[n, d], that grows: each row is copied a few times in all."""
 
     def __init__(self) -> None:
@@ -177,7 +177,7 @@ class _OneStep:
         sketches: Floats,
         followed: Positions,
         sample: Positions,
-        neighbours: Neighbours,
+        neighbours: NearRows,
         randomness: Randomness,
     ) -> None:
         self._rows, self._sketches, self._sample, self._randomness = rows, sketches, sample, randomness

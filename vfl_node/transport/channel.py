@@ -271,14 +271,7 @@ class Channel:
         self._pipe.watch(bell)
 
     async def pause(self, bell: Event | None = None) -> None:
-        """Let other parties run for a moment, while this party waits in another conversation.
-
-        Args:
-            bell: set by what this party waits for; it must :meth:`watch` the conversation, too. None: for a moment.
-
-        Raises:
-            PeerLost: the conversation broke off.
-        """
+        """Let other parties run for a moment, or until ``bell`` is set, which must :meth:`watch`, too. Raises PeerLost."""
         await self._pipe.pause(bell)
 
     async def abort(self, error: VflError, *, resumable: bool = False) -> None:

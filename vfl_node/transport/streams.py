@@ -82,7 +82,7 @@ class Stream(Generic[M]):
         self._parting: VflError | None = None  # why this node ends the stream, from before the peer can answer
         self._finished = False  # the transport has let go of the stream
         self._hang_up = _nothing
-        self._bells: list[threading.Event] = []  # set when the stream breaks off
+        self._bells: set[threading.Event] = set()  # set when the stream breaks off
 
     @property
     def validity(self) -> Validity | None:
@@ -286,11 +286,9 @@ class StreamPipe(Stream[Frame]):
         super().__init__(peer, session_pb2.Frame, parse_frame, limit_bytes=QUEUE_BYTES, close_s=CLOSE_S)
 
     async def put(self, frame: Frame) -> None:
-        """Queue one frame; waits while the queue is full.
+        """Queue one frame; waits while the queue is full. Raises PeerLost, or what :meth:`cancel` was called with.
 
-        Raises:
-            PeerLost: the stream has ended.
-            VflError: what :meth:`cancel` was called with; an ``Abort`` can still be queued then.
+        An ``Abort`` can still be queued then.
         """
         self._put(frame, last=frame.type == session_pb2.Abort.DESCRIPTOR.full_name)
 
@@ -303,31 +301,21 @@ class StreamPipe(Stream[Frame]):
             VflError: what :meth:`cancel` was called with.
         """
         frame = self._get()
-        if frame is None:
-            raise RuntimeError("a wait without a time limit ended without a frame")
+        assert frame is not None  # it waits without a time limit
         return frame
 
     def watch(self, bell: threading.Event) -> None:
         """Set ``bell`` when the stream ends or is cancelled, and at once if it has been."""
         with self._changed:
-            if bell not in self._bells:
-                self._bells.append(bell)
+            self._bells.add(bell)
             if self.broken:
                 bell.set()
 
     async def pause(self, bell: threading.Event | None = None) -> None:
-        """Sleep for a moment, or until ``bell`` is set.
-
-        Raises:
-            PeerLost: the stream has ended.
-            VflError: what :meth:`cancel` was called with.
-        """
+        """Sleep for a moment, or until ``bell`` is set. Raises PeerLost, or what :meth:`cancel` was called with."""
         if over := self._cancelled or self.ended:
             raise over
-        if bell is None:
-            time.sleep(PAUSE_S)
-        else:
-            bell.wait()
+        time.sleep(PAUSE_S) if bell is None else bell.wait()
 
 
 class LinkStream(Stream[session_pb2.Notice]):

@@ -13,7 +13,7 @@ NEAR = 16
 ROWS_AT_ONCE = 512
 
 
-class Neighbours:
+class NearRows:
     """The rows nearest to those that are followed, kept as more rows come: what was compared once is not compared again."""
 
     def __init__(self) -> None:

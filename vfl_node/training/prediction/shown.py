@@ -21,8 +21,8 @@ from vfl_node.privacy.labels.evidence import record_names
 from vfl_node.session.session import Session
 from vfl_node.settings.protection import Protection
 from vfl_node.training.prediction.audit import SERVED, PredictionAudit, PredictionLabelAudit
-from vfl_node.training.prediction.beside import Beside
 from vfl_node.training.prediction.names import among, join, missing
+from vfl_node.training.prediction.side_work import SideWork
 from vfl_node.training.prediction.sides import EmbeddingSide, Positions, ScoringSide, ServiceSide
 from vfl_node.training.predictor import Names, ShownRows
 
@@ -68,7 +68,7 @@ class DisclosureGuard:
         self._labels, self.on_judged = labels, on_judged
         audit, limit = side.draws.derive("audit of predictions"), protection.max_attack_auc
         active = protection.membership and side.makes_rows_up
-        self._limited, self._beside = limit is not None, Beside(self._catch_up)
+        self._limited, self._beside = limit is not None, SideWork(self._catch_up)
         self._judges_beside = labels is not None or (active and not self._limited)
         self._shown, self._audit = shown, PredictionAudit(audit, limit=limit, active=active)
         audited = isinstance(side, EmbeddingSide) and side.alignment.missing and active

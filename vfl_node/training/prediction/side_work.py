@@ -10,7 +10,7 @@ RESTS = 4
 """How many times as long as the work took the thread rests after it: it takes a fifth of one core at most."""
 
 
-class Beside:
+class SideWork:
     """Does some work again whenever it is due, never twice at once. What is due while it works is done after a rest.
 
     Args:
