@@ -1,6 +1,7 @@
 """What a request for predictions takes between two real nodes on loopback, and where its time goes.
 
-python -m benchmarks.serving [--records 10000] [--requests 100] [--clients 16] [--batch-size 256] [--to active] [--sample]
+python -m benchmarks.serving [--records 10000] [--requests 100] [--clients 16] [--batch-size 256] [--to active]
+    [--limit 1] [--sample]
 
 For each direction two new nodes train for an epoch. Then the asker's owner asks
 
@@ -53,16 +54,21 @@ class Serving(Served):
         records: of each party.
         batch_size: rows of an agreed batch.
         sample: whether to look at what the nodes' threads do.
+        limit: ``attacks.rows`` of both nodes: then audits come before answers; None: they have none.
     """
 
     def __enter__(self) -> Serving:
         super().__enter__()
         return self
 
-    def __init__(self, asker: Role, records: int, batch_size: int, *, sample: bool) -> None:
-        self._sample = sample
+    def __init__(self, asker: Role, records: int, batch_size: int, *, sample: bool, limit: float | None) -> None:
+        self._sample, self._limit = sample, limit
         super().__init__(LOOPBACK, records, batch_size)
         self.asker: Role = asker
+
+    def _start(self, name: str, **settings: Any) -> None:
+        limited = {} if self._limit is None else {"policy": {"preset": "trial", "everyone": {"attacks": {"rows": self._limit}}}}
+        super()._start(name, **settings, **limited)
 
     def _vfl_node(self, name: str, arguments: list[str], **streams: Any) -> subprocess.Popen[bytes]:
         if not self._sample:
@@ -197,11 +203,12 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=16)
     parser.add_argument("--batch-size", type=int, default=256)
     parser.add_argument("--to", choices=ROLES)
+    parser.add_argument("--limit", type=float)
     parser.add_argument("--sample", action="store_true")
     options = parser.parse_args()
     print("| to | what | requests | median ms | 90 % | CPU ms a request, active | passive |\n|---|---|---|---|---|---|---|")
     for role in [options.to] if options.to else ROLES:
-        with Serving(role, options.records, options.batch_size, sample=options.sample) as serving:
+        with Serving(role, options.records, options.batch_size, sample=options.sample, limit=options.limit) as serving:
             measure_all(serving, options)
 
 

@@ -6,8 +6,8 @@ import threading
 import time
 from collections.abc import Callable
 
-RESTS = 4
-"""How many times as long as the work took the thread rests after it: it takes a fifth of one core at most."""
+RESTS = 9
+"""How many times as long as the work took the thread rests after it: it takes a tenth of one core at most."""
 
 
 class SideWork:
