@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install --no-com
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-libraries test-all durations faults doctor-faults submit test-compose test-systemd test-browser deploy-check lint types contracts proto proto-check docs site hashes bench-align bench-paillier bench-florist bench-readers bench-unaligned bench-linkage bench-hidden bench-split clean drill-restore drill-rotate soak drill-upgrade capacity
+.PHONY: help demo test test-libraries test-all durations faults doctor-faults submit test-compose test-systemd test-browser deploy-check lint types contracts proto proto-check docs site hashes bench-align bench-paillier bench-florist bench-readers bench-unaligned bench-linkage bench-hidden bench-split bench-serving clean drill-restore drill-rotate soak drill-upgrade capacity
 
 help: ## this list
 	@echo "make …    (PY=python3.12 chooses the Python that makes $(VENV); 3.10 or newer)"
@@ -169,6 +169,11 @@ bench-split: export OMP_NUM_THREADS := 1
 
 bench-split: $(VENV)/dev.stamp ## measure a step of split training between two nodes beside one joint network, about 2 minutes
 	$(BIN)/python -m benchmarks.split
+
+bench-serving: export OMP_NUM_THREADS := 1
+
+bench-serving: $(VENV)/dev.stamp ## measure requests for predictions between two nodes: first, repeated, many at once, about 2 minutes
+	$(BIN)/python -m benchmarks.serving
 
 capacity: export OMP_NUM_THREADS := 1
 

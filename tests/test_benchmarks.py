@@ -202,6 +202,17 @@ def test_predictions() -> None:
             assert sum(int(line.split()[-1]) for line in counted.splitlines()) == requests
 
 
+@pytest.mark.slow
+def test_serving() -> None:
+    text = ran("-m", "benchmarks.serving", "--records", "80", "--requests", "3", "--batch-size", "8", "--clients", "2")
+    rows = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith(("| active", "| passive"))]
+    kinds = ["one record, first touch", "one record, again", "80 records", "one record, 2 clients at once"]
+    assert [row[:2] for row in rows] == [[role, kind] for role in ("active", "passive") for kind in kinds]
+    for _, kind, requests, median, *_ in rows:
+        assert int(requests) == {kinds[2]: 2, kinds[3]: 6}.get(kind, 3)
+        assert float(median.removesuffix("/s")) > 0
+
+
 def row_of(protocol: str, ids: int, seconds: float, *, where: str = "memory", system: str = "vfl-node") -> dict[str, Any]:
     """A row that took ``seconds`` of everything and as many bytes, and a tenth to start up."""
 

@@ -112,10 +112,10 @@ def values(text: TextColumns, name: str) -> tuple[str, list[Any]]:
 
 
 @MESSY
-@given(content=files(), block=st.sampled_from([1, 20, 60, 1 << 20]))
-@example(content='a,b,c\n1,2,3\n"x\n\ny",2,3\n\n4,5,6', block=1)
-@example(content='a,b,c\n1,2,3\n4,5,"6\n7,8,9\n', block=1)
-def test_a_messy_file(content: str, block: int, tmp_path_factory: pytest.TempPathFactory) -> None:
+@given(content=files(), block=st.sampled_from([1, 20, 60, 1 << 20]), few=st.sampled_from([0, 0, 1 << 10]))
+@example(content='a,b,c\n1,2,3\n"x\n\ny",2,3\n\n4,5,6', block=1, few=0)
+@example(content='a,b,c\n1,2,3\n4,5,"6\n7,8,9\n', block=1, few=0)
+def test_a_messy_file(content: str, block: int, few: int, tmp_path_factory: pytest.TempPathFactory) -> None:
     path = tmp_path_factory.mktemp("messy") / "table.csv"
     path.write_bytes(content.encode())
     expected = row_by_row(content.encode())
@@ -123,6 +123,7 @@ def test_a_messy_file(content: str, block: int, tmp_path_factory: pytest.TempPat
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(csv_reader, "HEAD_BYTES", block)
         patch.setattr(csv_reader, "BLOCK_BYTES", block)
+        patch.setattr(csv_reader, "FEW_BYTES", few)
         try:
             with closing(open_csv(path, party="lab", delimiter=",")) as reader:
                 held = TextColumns(reader)
@@ -169,6 +170,7 @@ def test_a_column_that_seemed_to_be_numbers_is_read_again(
     """Or the other way round: texts come first, and numbers after them."""
     monkeypatch.setattr(csv_reader, "HEAD_BYTES", 100)
     monkeypatch.setattr(csv_reader, "BLOCK_BYTES", 100)
+    monkeypatch.setattr(csv_reader, "FEW_BYTES", 0)
     cells = [f"{row}.0" for row in range(round(100 * share))] + ["north"] * round(100 - 100 * share)
     cells = cells if late else cells[::-1]
     path = tmp_path / "table.csv"

@@ -297,6 +297,7 @@ def test_a_third_class_needs_a_job_of_three(file: Path) -> None:
 
 def test_more_rows_than_a_block(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(csv_reader, "BLOCK_BYTES", 40)
+    monkeypatch.setattr(csv_reader, "FEW_BYTES", 0)
     monkeypatch.setattr(csv_reader, "HEAD_BYTES", 40)
     for rows in (3, 4, 5, 8, 9):
         table = read(file, "id,x,kind\n" + "".join(f"{i},{i / 2},k{i % 3}\n" for i in range(rows)))

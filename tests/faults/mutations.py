@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import random
+import threading
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -164,11 +165,14 @@ class Wire:
             for one in change.apply(frame):
                 await self._pipe.put(one)
 
-    async def pause(self) -> None:
+    def watch(self, bell: threading.Event) -> None:
+        self._pipe.watch(bell)
+
+    async def pause(self, bell: threading.Event | None = None) -> None:
         """As over gRPC: a party that has ended one of its conversations pauses in none, whatever it has not read."""
         if self._pipe.closed:
             raise PeerLost("this party has ended its conversation")
-        await self._pipe.pause()
+        await self._pipe.pause(bell)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._pipe, name)

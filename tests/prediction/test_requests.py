@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -67,16 +68,22 @@ def test_an_answer_names_the_class_beside_the_probability(records: Records) -> N
 def test_requests_wait_their_turn(records: Records) -> None:
     requests = Requests()
     assert requests.take() is None
+    assert not requests.bell.is_set()
     first, second, third = (requests.ask(records) for _ in range(3))
     assert requests.take() is first
     assert requests.take() is first  # in the next attempt, if it was not answered
     second.withdraw()
     first.answer(np.array([0.5, 0.5]))
     assert requests.take() is third
+    fourth = requests.ask(records)
+    assert requests.take_all() == [third, fourth] == requests.take_all()
+    fourth.withdraw()
     assert first.place(1) == "line 4"
     assert first.ready() == b'id,of,probability\n"b, with a comma",1,0.5\na,2,0.5\n'
     assert third.ready() is None
+    requests.bell.clear()
     requests.close()
+    assert requests.bell.is_set()
     with pytest.raises(UsageError, match="being cancelled"):
         requests.ask(records)
     requests.end(UsageError("over", code="E_TEST"))
@@ -84,6 +91,22 @@ def test_requests_wait_their_turn(records: Records) -> None:
         third.ready()
     with pytest.raises(UsageError, match="over"):
         requests.ask(records)
+
+
+def test_who_waits_is_told_once_however_a_request_ends(records: Records) -> None:
+    requests, told = Requests(), list[str]()
+    asked = {name: requests.ask(records) for name in ("answered", "failed", "withdrawn", "ended", "late")}
+    for name in ("answered", "failed", "withdrawn", "ended"):
+        asked[name].when_over(partial(told.append, name))
+    assert told == []
+    asked["answered"].answer(np.array([0.5, 0.5]))
+    asked["failed"].fail(UsageError("so", code="E_TEST"))
+    asked["withdrawn"].withdraw()
+    requests.end(UsageError("over", code="E_TEST"))
+    asked["answered"].withdraw()
+    asked["late"].when_over(partial(told.append, "late"))
+    assert told == ["answered", "failed", "withdrawn", "ended", "late"]
+    assert asked["answered"].ready() is not None
 
 
 def test_too_many_requests_are_refused(records: Records) -> None:

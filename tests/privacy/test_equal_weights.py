@@ -16,12 +16,12 @@ from vfl_node.models.inputs import ModelInput
 from vfl_node.models.networks import MlpBottom
 from vfl_node.models.schema import InputSchema
 from vfl_node.privacy import equal_weights
-from vfl_node.privacy.attacks import ATTACKS
+from vfl_node.privacy.attacks import ATTACKS, neighbours
 from vfl_node.privacy.attacks.attack import ScoringAttack
 from vfl_node.privacy.attacks.transcript import Batch
 from vfl_node.privacy.attacks.whole import follow
 from vfl_node.privacy.audit import Audit
-from vfl_node.privacy.equal_weights import audit_equal_weights
+from vfl_node.privacy.equal_weights import EqualWeights, audit_equal_weights
 
 SIZE = 3000
 SECRET = np.arange(SIZE) >= SIZE // 2
@@ -112,3 +112,47 @@ def test_the_limit_holds_for_them_too(embedded: Any) -> None:
     assert (caught.value.code, caught.value.peer_code) == ("E_LEAK", "E_STOPPED")
     assert audited.held_out is not None
     assert (audited.held_out.attacks["same_step_twin"] or 0) > 0.65
+
+
+@pytest.mark.parametrize("made", ["copies", "between"])
+def test_rows_that_come_one_after_the_other_give_the_figures_of_all_at_once(embedded: Any, made: str) -> None:
+    rows, order = embedded(made), Randomness(b"o" * 32).permutation(SIZE)
+    rows, secret = rows[torch.from_numpy(order)], SECRET[order]
+    audit = EqualWeights(Randomness(b"a" * 32))
+    for number, part in enumerate(np.array_split(np.arange(SIZE), 23)):
+        audit.add(rows[torch.from_numpy(part)], secret[part])
+        if number % 3 == 0:  # some audits on the way, and some rows that come between two of them
+            audit.judge()
+    whole, found = audit_equal_weights(rows, secret, Randomness(b"a" * 32)), audit.judge()
+    assert found.judged == whole.judged
+    assert found.attacks == pytest.approx(whole.attacks, abs=1e-4)
+
+
+def test_what_was_compared_once_is_not_compared_again(embedded: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[int] = []
+    search = neighbours._search
+
+    def count(rows: Tensor, which: Any, start: int, scale: float) -> Any:
+        compared.append(len(which) * (len(rows) - start))
+        return search(rows, which, start, scale)
+
+    monkeypatch.setattr(neighbours, "_search", count)
+    rows, order = embedded("between"), Randomness(b"o" * 32).permutation(SIZE)
+    rows, secret = rows[torch.from_numpy(order)], SECRET[order]
+    audit, parts = EqualWeights(Randomness(b"a" * 32)), np.array_split(np.arange(SIZE), 30)
+    for part in parts:
+        audit.add(rows[torch.from_numpy(part)], secret[part])
+        audit.judge()
+    again = sum(equal_weights.SAMPLE * len(part) * place for place, part in enumerate(parts, start=1))
+    assert sum(compared[-2:]) < 3 * equal_weights.SAMPLE * len(parts[-1])
+    assert sum(compared) < again / 4
+
+
+def test_the_nearest_rows_that_are_kept_are_those_that_are_sought_at_once(embedded: Any) -> None:
+    rows, kept = embedded("between"), neighbours.NearRows()
+    for size, which in ((5, [0, 3]), (300, [0, 3, 7, 250]), (310, [3, 250, 309]), (SIZE, [1, 3, 309, 2999])):
+        found = kept.look(rows[:size], np.array(which))
+        wanted = torch.cdist(rows[which], rows[:size])
+        wanted[torch.arange(len(which)), torch.tensor(which)] = torch.inf
+        nearest = wanted.topk(min(16, size - 1), largest=False).indices
+        assert (found.sort(dim=1).values == nearest.sort(dim=1).values).all()

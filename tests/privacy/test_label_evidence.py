@@ -372,6 +372,8 @@ def test_what_trainings_told_counts_with_predictions_and_these_with_later_traini
     alone, together = served(tmp_path / "other"), served(tmp_path)
     for of in (alone, together):
         of.admit(np.arange(ROWS), said)
+        assert of.figure is None  # nothing is limited: nobody waits for it
+        of.catch_up()
     assert alone.figure is not None
     assert together.figure is not None
     assert together.figure > max(alone.figure, trained_alone[ADDED_UP]) + 0.02
@@ -438,6 +440,7 @@ def test_a_rare_class_is_not_crowded_out_of_what_is_remembered_of_predictions(tm
     )
     for part in np.array_split(np.random.default_rng(1).permutation(rows), 8):
         of.admit(part, torch.from_numpy(labels[part]))
+    of.catch_up()
     assert of.figure == 1.0
     kept = Said(Partner(tmp_path, "lab"), f"{labels_key('default', 'label', 2)} said", 1, predictions_by("job"), names).own
     assert np.isin(names[:300], kept.names).all()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -67,21 +68,22 @@ class Request:
 
 
 class Requests:
-    """Some requests in turn, with a moment of none before the first."""
+    """Some requests in turn, or all together, with a moment of none before the first."""
 
-    def __init__(self, *requests: Request) -> None:
-        self.requests = list(requests)
-        self._waited = False
+    def __init__(self, *requests: Request, together: bool = False) -> None:
+        self.requests, self.bell = list(requests), threading.Event()
+        self._waited, self._together = False, together
 
     @property
     def closed(self) -> bool:
         return self._waited
 
-    def take(self) -> Request | None:
+    def take_all(self) -> list[Request]:
         if not self._waited:
             self._waited = True
-            return None
-        return next((request for request in self.requests if request.answered is None and request.failed is None), None)
+            return []
+        waiting = [request for request in self.requests if request.answered is None and request.failed is None]
+        return waiting if self._together else waiting[:1]
 
 
 class Shown:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from vfl_node.errors import PolicyError, StateError
+from vfl_node.training.prediction import stored
 from vfl_node.training.prediction.stored import FileShown
 
 
@@ -57,6 +58,29 @@ def test_new_records_are_refused_before_their_alignment_where_no_room_is_left(pa
     assert caught.value.code == "E_BUDGET"
     assert "told about 2 rows of this model beside those held out" in caught.value.message
     assert FileShown(path, 2).told == 2
+
+
+def test_the_file_is_read_again_only_where_it_has_changed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reads: list[Path] = []
+    read = stored.read_checked
+
+    def count(path: Path, *, hint: str) -> bytes:
+        reads.append(path)
+        return read(path, hint=hint)
+
+    monkeypatch.setattr(stored, "read_checked", count)
+    one, other = FileShown(path, 9), FileShown(path, 9)
+    for _ in range(5):
+        assert one.rows().tolist() == []
+        one.check(rows(1, 2))
+    assert len(reads) == 1
+    other.add(rows(1, 2))
+    assert one.rows().tolist() == [1, 2]
+    assert one.told == 2
+    reads.clear()
+    before = path.stat().st_mtime_ns
+    one.add(rows(2, 1))  # all of them are known: nothing is written
+    assert (path.stat().st_mtime_ns, reads) == (before, [])
 
 
 def test_services_at_once_forget_none(path: Path) -> None:

@@ -139,6 +139,41 @@ def test_who_pauses_hears_of_a_cancellation_as_of_a_loss() -> None:
         run(lost.pause())
 
 
+@pytest.mark.parametrize("gone", ["lost", "cancelled", "neither"])
+def test_who_waits_for_a_bell_is_woken_by_it_and_by_the_end(gone: str) -> None:
+    """By events alone: nobody sleeps and looks again."""
+    pipe, other, bell = StreamPipe("lab"), StreamPipe("shop"), threading.Event()
+
+    def wait() -> None:
+        for each in (pipe, other, pipe):
+            each.watch(bell)
+        run(pipe.pause(bell))
+        run(pipe.pause(bell))  # the bell is still set
+
+    thread, errors = blocked(wait)
+    if gone == "lost":
+        pipe.end(PeerLost("gone"))
+    elif gone == "cancelled":
+        pipe.cancel(Cancelled("stop"))
+    else:
+        bell.set()
+    thread.join(240)
+    assert not thread.is_alive()
+    assert [error.code for error in errors] == {"lost": ["E_PEER_LOST"], "cancelled": ["E_CANCELLED"], "neither": []}[gone]
+
+
+def test_a_bell_is_set_at_once_if_the_stream_had_broken_off_before_it_is_watched() -> None:
+    lost, other, bell = StreamPipe("lab"), StreamPipe("shop"), threading.Event()
+    lost.end(PeerLost("gone"))
+    other.watch(bell)
+    assert not bell.is_set()
+    lost.watch(bell)
+    assert bell.is_set()
+    run(other.pause(bell))
+    with pytest.raises(PeerLost, match="gone"):
+        run(lost.pause(bell))
+
+
 def test_cancel_wakes_a_blocked_put_and_leaves_room_for_a_last_word() -> None:
     stream = small()
     fill(stream)

@@ -7,7 +7,7 @@ import socket
 import stat
 import threading
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from starlette.routing import Route
 
 from vfl_node.errors import UsageError
 from vfl_node.node.client import Client, _OverSocket
-from vfl_node.web import app, connections
+from vfl_node.web import app, connections, waiting
 from vfl_node.web.app import create_app
 from vfl_node.web.server import Server
 
@@ -224,7 +224,7 @@ class Waits:
     """A node with one job, whose predictions never come."""
 
     def __init__(self) -> None:
-        self.withdrawn = threading.Event()
+        self.withdrawn, self.listened = threading.Event(), threading.Event()
 
     def job(self, job_id: str) -> dict[str, Any]:
         return {"id": job_id}
@@ -232,8 +232,12 @@ class Waits:
     def predict(self, model: str, request: bytes) -> Any:
         return self
 
-    def ready(self) -> None:
-        return None
+    def when_over(self, listener: Callable[[], None]) -> None:
+        self.listener = listener
+        self.listened.set()
+
+    def ready(self) -> bytes:
+        return b"id,probability\n"
 
     def withdraw(self) -> None:
         self.withdrawn.set()
@@ -250,6 +254,41 @@ def test_who_hangs_up_withdraws_a_request() -> None:
         assert view.withdrawn.wait(240)
     finally:
         running.stop()
+
+
+def test_an_answer_wakes_who_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody looks again and again: with the clock at rest the request still ends, once somebody else says that it is over."""
+    monkeypatch.setattr(waiting, "LOOK_S", None)  # as long as it takes
+    view = Waits()
+    running = Server(create_app(view, token="t"), "127.0.0.1", 0)  # type: ignore[arg-type]
+    running.start()
+    try:
+        with closing(http.client.HTTPConnection("127.0.0.1", running.port, timeout=240)) as connection:
+            connection.request("POST", "/api/jobs/a/predictions", body=b"id\n1\n", headers={"Authorization": "Bearer t"})
+            assert view.listened.wait(240)
+            view.listener()
+            answer = connection.getresponse()
+            assert (answer.status, answer.read()) == (200, b"id,probability\n")
+    finally:
+        running.stop()
+    assert not view.withdrawn.is_set()
+
+
+def test_who_waits_with_a_token_that_ends_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiting, "LOOK_S", 0.01)
+    monkeypatch.setattr(waiting, "may_still", lambda request: not revoked.is_set())
+    view, revoked = Waits(), threading.Event()
+    running = Server(create_app(view, token="t"), "127.0.0.1", 0)  # type: ignore[arg-type]
+    running.start()
+    try:
+        with closing(http.client.HTTPConnection("127.0.0.1", running.port, timeout=240)) as connection:
+            connection.request("POST", "/api/jobs/a/predictions", body=b"id\n1\n", headers={"Authorization": "Bearer t"})
+            assert view.listened.wait(240)
+            revoked.set()
+            assert connection.getresponse().status == 401
+    finally:
+        running.stop()
+    assert view.withdrawn.is_set()
 
 
 UNFINISHED = b"POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Length: 50\r\n\r\nhalf"

@@ -76,6 +76,15 @@ class JobFolder(JobOutcome):
         write_checked(self._request, request)
 
     @property
+    def predictor_stamp(self) -> tuple[int, ...] | None:
+        """Another one whenever :attr:`predictor` may be another; None where there is none."""
+        try:
+            status = self._predictor.stat()
+        except FileNotFoundError:
+            return None
+        return status.st_ino, status.st_mtime_ns, status.st_ctime_ns, status.st_size
+
+    @property
     def predictor(self) -> StoredPredictor | None:
         """What predictions need beside model and alignment, as :meth:`keep_predictor` stored it; None if nothing is stored.
 

@@ -25,7 +25,8 @@ from vfl_node.node.safer import MOST_COMPARED, find_safer
 from vfl_node.node.spending import check_budget
 from vfl_node.node.store import Store
 from vfl_node.node.works import Works
-from vfl_node.prediction.requests import PredictionRequest, Records, Requests
+from vfl_node.prediction.jobs import predict_of
+from vfl_node.prediction.requests import PredictionRequest, Requests
 from vfl_node.process import failpoints
 from vfl_node.process.files import fault
 from vfl_node.report.summary import listed_figures
@@ -51,6 +52,8 @@ class Jobs:
     def __init__(self, settings: Settings, store: Store, works: Works) -> None:
         self._settings, self._store, self._works = settings, store, works
         self._consents = Consents(settings, store)
+        self._asked = predictions.AskedModels(settings, store)
+        self._serving: dict[str, str] = {}  # model → the job that answers for it
 
     def submit(self, job: Job, *, request: bytes | None = None, person: str | None = None, priority: int = 0) -> Record:
         """Register a job of this node's owner and offer it to the peers.
@@ -109,15 +112,17 @@ class Jobs:
             DataError: the request cannot be read.
             VflError: as :meth:`submit`; or too many requests wait (``E_BUSY``).
         """
-        job, records = self._read_request(model, request, new=False)
-        self._works.check_coordinator(job)
+        asked = self._asked.find(model, new=False)
+        records = self._asked.read(asked, request)
+        self._works.check_coordinator(asked.job)
         with self._works.beginning():
-            return self._service(job).ask(records)
+            return self._service(asked.job).ask(records)
 
     def predict_new(self, model: str, request: bytes, person: str | None = None) -> Record:
         """Submit a job that aligns the new records of ``request`` and predicts them. Args and errors as :meth:`predict`."""
-        job, _ = self._read_request(model, request, new=True)
-        return self.submit(job, request=request, person=person)
+        asked = self._asked.find(model, new=True)
+        self._asked.read(asked, request)
+        return self.submit(asked.job, request=request, person=person)
 
     def cancel(self, job_id: str) -> Record:
         """End a job here and at its peers. If this party has stored its part, ask the active party to end it.
@@ -216,29 +221,29 @@ class Jobs:
         known = {"labels": attacks.labels, "membership": attacks.rows, "columns": attacks.columns}
         return work.progress.details() | {"limits": known}
 
-    def _read_request(self, model: str, request: bytes, *, new: bool) -> tuple[Job, Records]:
-        """The job of predictions that answers ``request``, and the records that ``request`` names."""
-        job = predictions.job_for(self._store, self._store.record(model).id, self._settings.name, new=new)
-        predictions.check(self._store, job, self._settings.name, self._settings.name)
-        return job, predictions.read_request(self._settings, self._store, job, request)
-
     def _service(self, job: Job) -> Requests:
         """The request queue of the service for ``job``.
 
         It is the service that runs, or else one that can be resumed, or else a new one. If the service ends before a request
         is added, adding it raises the reason.
         """
+        model = predict_of(job).model
+        work = self._works.get(self._serving.get(model, ""))
+        if work and work.requests and not work.ended and not work.requests.closed:
+            return work.requests
         spec = job.canonical()
         for record in self._store.records():
             if record.spec == spec and not record.over:
                 self._works.resume(record.id)
                 work = self._works.get(record.id)
                 if work and work.requests and not work.requests.closed:
+                    self._serving[model] = record.id
                     return work.requests
         record = self.submit(job)
         work = self._works.latest(record.id)
         assert work is not None
         assert work.requests is not None
+        self._serving[model] = record.id
         return work.requests
 
     def _view(self, record: Record) -> dict[str, Any]:

@@ -5,6 +5,9 @@ The prediction service itself is :mod:`vfl_node.prediction`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+
 from vfl_node.data.named import data_of
 from vfl_node.data.tables import Table
 from vfl_node.errors import PeerError, StateError
@@ -21,9 +24,13 @@ from vfl_node.prediction.requests import Records, Requests, read_records
 from vfl_node.process.machine import utc_now
 from vfl_node.report import envelope, page
 from vfl_node.session.memory import join_memories
+from vfl_node.settings.declared import Declared
 from vfl_node.settings.node import Settings
 from vfl_node.training.prediction.stored import FileTally, StoredPredictor
 from vfl_node.training.predictor import predictor_of
+
+MOST_ASKED = 32
+"""Models that are remembered between requests."""
 
 
 def trained_by(store: Store, job_id: str) -> tuple[Record, StoredPredictor]:
@@ -132,7 +139,60 @@ def prepare(
 def read_request(settings: Settings, store: Store, job: Job, request: bytes) -> Records:
     """As :func:`vfl_node.prediction.requests.read_request`."""
     record, stored = trained_by(store, predict_of(job).model)
-    return requests.read_request(settings, record.job, stored, job, request, store.requests)
+    kinds = requests.kinds_read(record.job, stored, job)
+    return requests.read_request(settings, record.job, stored, job, request, store.requests, kinds)
+
+
+@dataclass(frozen=True)
+class AskedModel:
+    """What requests of this node's owner for predictions by one model have in common.
+
+    Attributes:
+        spec: of the job that trained it.
+        stamp: of what that has kept.
+        job: that answers them.
+        trained: the job that trained it.
+        stored: what it has kept.
+        kinds: column → what is declared of it, of those that are read.
+    """
+
+    spec: str
+    stamp: tuple[int, ...] | None
+    job: Job
+    trained: Job
+    stored: StoredPredictor
+    kinds: Mapping[str, Declared]
+
+
+class AskedModels:
+    """The models that this node's owner asks, each looked up again when it was trained or kept anew, or is gone."""
+
+    def __init__(self, settings: Settings, store: Store) -> None:
+        self._settings, self._store = settings, store
+        self._found: dict[tuple[str, bool], AskedModel] = {}
+
+    def find(self, model: str, *, new: bool) -> AskedModel:
+        """The model of the job of this id, and the job that answers for known records, or for ``new`` ones.
+
+        Raises:
+            VflError: as :func:`job_for` and :func:`check`; or there is no such job (``E_UNKNOWN_JOB``).
+        """
+        record, own = self._store.record(model), self._settings.name
+        stamp = self._store.job_folder(record).predictor_stamp
+        found = self._found.get((model, new))
+        if found is None or (found.spec, found.stamp) != (record.spec, stamp) or stamp is None:
+            job = job_for(self._store, model, own, new=new)
+            check(self._store, job, own, own)
+            _, stored = trained_by(self._store, model)
+            kinds = requests.kinds_read(record.job, stored, job)
+            self._found = dict(list(self._found.items())[1 - MOST_ASKED :])
+            found = self._found[model, new] = AskedModel(record.spec, stamp, job, record.job, stored, kinds)
+        return found
+
+    def read(self, asked: AskedModel, request: bytes) -> Records:
+        """The records that a request names. Raises DataError."""
+        scratch = self._store.requests
+        return requests.read_request(self._settings, asked.trained, asked.stored, asked.job, request, scratch, asked.kinds)
 
 
 def load_model(store: Store, model: str, settings: Settings) -> Model:

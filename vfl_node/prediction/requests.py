@@ -7,8 +7,7 @@ import io
 import tempfile
 import threading
 import time
-from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -117,7 +116,27 @@ def read_records(
     return Records(table, text, ids, task=trained.task)
 
 
-def read_request(settings: Settings, trained: Job, stored: StoredPredictor, job: Job, request: bytes, scratch: Path) -> Records:
+def kinds_read(trained: Job, stored: StoredPredictor, job: Job) -> Mapping[str, Declared]:
+    """Column → what is declared of it, of those that are read of the requests that ``job`` answers.
+
+    Args:
+        trained: the job that trained the model.
+        stored: what this party has stored of it for predictions.
+        job: that predicts.
+    """
+    of_training = job.asker == job.parties.active and predict_of(job).rows == "known"  # its own columns, then, and no others
+    return {} if of_training else predictor_of(trained.train).column_kinds(stored.encoder)
+
+
+def read_request(
+    settings: Settings,
+    trained: Job,
+    stored: StoredPredictor,
+    job: Job,
+    request: bytes,
+    scratch: Path,
+    kinds: Mapping[str, Declared],
+) -> Records:
     """Read a request of this node's owner, as :func:`read_records`; errors do not name the temporary file.
 
     Args:
@@ -127,10 +146,9 @@ def read_request(settings: Settings, trained: Job, stored: StoredPredictor, job:
         job: that predicts.
         request: CSV.
         scratch: folder for the temporary file.
+        kinds: as :func:`kinds_read`.
     """
     new = predict_of(job).rows == "new"
-    of_training = job.asker == job.parties.active and not new  # its own columns, then, and no others
-    kinds = {} if of_training else predictor_of(trained.train).column_kinds(stored.encoder)
     with tempfile.NamedTemporaryFile(dir=scratch) as file:
         file.write(request)
         file.flush()
@@ -152,6 +170,8 @@ class PredictionRequest:
         self.over = False
         self._records = records
         self._outcome: bytes | VflError = b""
+        self._lock = threading.Lock()
+        self._listeners: list[Callable[[], None]] = []
 
     def place(self, row: int) -> str:
         """The line of the owner's file where ``row`` of the table stands, or its row in a file without lines."""
@@ -175,17 +195,30 @@ class PredictionRequest:
             raise self._outcome
         return self._outcome
 
+    def when_over(self, listener: Callable[[], None]) -> None:
+        """Call ``listener`` once :meth:`ready` has something to say: at once, or on the thread that answers."""
+        with self._lock:
+            if not self.over:
+                self._listeners.append(listener)
+                return
+        listener()
+
     def withdraw(self) -> None:
         """Nobody waits for it any more; it is skipped if it has not begun."""
         self._end(VflError("withdrawn"))
 
     def _end(self, outcome: bytes | VflError) -> None:
-        if not self.over:
+        with self._lock:
+            if self.over:
+                return
             self._outcome, self.over = outcome, True
+            listeners, self._listeners = self._listeners, []
+        for listener in listeners:
+            listener()
 
 
 class Requests:
-    """The owner's requests in turn, a :class:`~vfl_node.training.predictor.RequestQueue`; safe for several threads.
+    """The owner's requests, a :class:`~vfl_node.training.predictor.RequestQueue`; safe for several threads.
 
     Args:
         model: id of the job that trained the model, for metrics.
@@ -194,9 +227,10 @@ class Requests:
     def __init__(self, model: str = "") -> None:
         self._model = model
         self._lock = threading.Lock()
-        self._waiting: deque[PredictionRequest] = deque()
+        self._waiting: list[PredictionRequest] = []
         self._end: VflError | None = None
         self._closed = False
+        self.bell = threading.Event()
 
     @property
     def closed(self) -> bool:
@@ -213,23 +247,29 @@ class Requests:
         with self._lock:
             if self._end or self._closed:
                 raise self._end or UsageError("the predictions are being cancelled", code="E_JOB_ENDED", hint="ask again")
-            self._waiting = deque(request for request in self._waiting if not request.over)
+            self._waiting = [request for request in self._waiting if not request.over]
             if len(self._waiting) >= MOST_WAITING:
                 raise PolicyError(f"{MOST_WAITING} requests wait already", code="E_BUSY", hint="ask again later")
-            self._waiting.append(PredictionRequest(records, self._model))
-            return self._waiting[-1]
+            request = PredictionRequest(records, self._model)
+            self._waiting.append(request)
+        self.bell.set()
+        return request
 
     def take(self) -> PredictionRequest | None:
         """The first request that is not answered yet, so the same one until it is; None if there is none."""
+        return next(iter(self.take_all()), None)
+
+    def take_all(self) -> list[PredictionRequest]:
+        """All requests that are not answered yet, the oldest first, so the same ones until they are."""
         with self._lock:
-            while self._waiting and self._waiting[0].over:
-                self._waiting.popleft()
-            return self._waiting[0] if self._waiting else None
+            self._waiting = [request for request in self._waiting if not request.over]
+            return list(self._waiting)
 
     def close(self) -> None:
         """Take no more requests, so that the service ends once all are answered."""
         with self._lock:
             self._closed = True
+        self.bell.set()
 
     def end(self, error: VflError) -> None:
         """The service has ended: whoever waits is told why."""

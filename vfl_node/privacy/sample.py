@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vfl_node.crypto.randomness import Randomness
+from vfl_node.privacy.attacks import collinear
 from vfl_node.privacy.attacks.attack import Positions, Scores, Subset
 from vfl_node.privacy.attacks.transcript import Batch, TranscriptEpoch
 from vfl_node.privacy.sketches import Floats, Sketch, distance_ratios, leaves, nearest, twins
@@ -91,6 +92,11 @@ class Sample:
             return np.empty(0, dtype=np.int64)
         places = self.followed.places(batch.positions[self._among])
         return self._among[np.argsort(self._rank[places], kind="stable")[: self._bounds.beside]]
+
+    def between(self, batch: Batch) -> tuple[Positions, Scores]:
+        """Of these few rows, beside all of the step."""
+        which = self.select_beside(batch)
+        return batch.positions[which], collinear.scores(batch.rows, torch.from_numpy(which)).numpy()
 
     def select_together(self, batch: Batch) -> Batch | None:
         """The first rows at the steps that get a closer look; a batch has its rows in random order."""

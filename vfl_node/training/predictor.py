@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from vfl_node.alignment.alignment import Alignment
 from vfl_node.configuration.registry import load
 from vfl_node.data.tables import Table
-from vfl_node.errors import PolicyError, StateError, UsageError, VflError
+from vfl_node.errors import PolicyError, StateError, UsageError
 from vfl_node.job import Job, Serve
 from vfl_node.job.training import TrainerConfig
 from vfl_node.ledger import Disclosure
@@ -24,6 +24,8 @@ from vfl_node.session.session import Session
 from vfl_node.settings.declared import Declared
 from vfl_node.settings.defences import DefenceParams
 from vfl_node.settings.node import DEFAULT_TABLE
+from vfl_node.training.requested import Request as Request
+from vfl_node.training.requested import RequestQueue as RequestQueue
 from vfl_node.transport.channel import Channel
 
 if TYPE_CHECKING:
@@ -84,37 +86,6 @@ class Embeddings(Protocol):
 
     def rows(self, positions: NDArray[np.int64]) -> Tensor:
         """What the active party gets of the rows at ``positions``, int64[n], all of them this party's own: float32[n, d]."""
-
-
-class Request(Protocol):
-    """Rows that the asker's owner needs predictions of."""
-
-    @property
-    def table(self) -> Table:
-        """The ids of the rows. If rows are not named to the peer, also the model's columns, which are read then."""
-
-    def place(self, row: int) -> str:
-        """Where the owner's file has row ``row`` of the table: ``line 7``, or ``row 6`` in a file without lines."""
-
-    def answer(self, probabilities: NDArray[np.float64]) -> None:
-        """Receive the predictions: float64[n] or, with more than two classes, float64[n, K], in the table's order."""
-
-    def fail(self, error: VflError) -> None:
-        """Receive the reason why this request cannot be answered; other requests can still be."""
-
-
-class RequestQueue(Protocol):
-    """The requests at the asker's node."""
-
-    @property
-    def closed(self) -> bool:
-        """Whether the service ends once no request is left."""
-
-    def take(self) -> Request | None:
-        """The next request, or None if there is none at the moment; never blocks.
-
-        A request that was taken and not answered comes again in the next attempt.
-        """
 
 
 class ShownRows(Protocol):

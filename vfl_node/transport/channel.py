@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
+from threading import Event
 from typing import Any, TypeVar
 
 import numpy as np
@@ -265,13 +266,13 @@ class Channel:
         if await self.receive(session_pb2.PhaseEnd) != expected:
             raise ProtocolError(f"{self._position()}: the phase's closing message does not match", code="E_TRUNCATED")
 
-    async def pause(self) -> None:
-        """Let other parties run for a moment, while this party waits in another conversation.
+    def watch(self, bell: Event) -> None:
+        """Set ``bell`` when the conversation breaks off, and at once if it has."""
+        self._pipe.watch(bell)
 
-        Raises:
-            PeerLost: the conversation broke off.
-        """
-        await self._pipe.pause()
+    async def pause(self, bell: Event | None = None) -> None:
+        """Let other parties run for a moment, or until ``bell`` is set, which must :meth:`watch`, too. Raises PeerLost."""
+        await self._pipe.pause(bell)
 
     async def abort(self, error: VflError, *, resumable: bool = False) -> None:
         """Tell the peer that this party stops, with the part of ``error`` that is written for peers. Raises no VflError."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import types
 from collections.abc import Collection, Coroutine, Generator, Iterable
 from itertools import chain, combinations
+from threading import Event
 from typing import Any
 
 from vfl_node.errors import PeerLost
@@ -32,7 +33,10 @@ class _MemoryPipe:
             await suspend()
         return self.inbox.pop(0)
 
-    async def pause(self) -> None:
+    def watch(self, bell: Event) -> None:
+        """Nothing to do: parties of one thread never wait, so :meth:`pause` sees the end."""
+
+    async def pause(self, bell: Event | None = None) -> None:
         if self.closed:  # by another conversation of this party, which has failed
             raise PeerLost("this party has ended its conversations")
         if self.other.closed and not self.inbox:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from itertools import chain
+from threading import Event
 from typing import Protocol
 
 from vfl_node.transport.frames import Frame
@@ -32,8 +33,11 @@ class Pipe(Protocol):
     async def get(self) -> Frame:
         """The next frame. Raises PeerLost when the peer is gone."""
 
-    async def pause(self) -> None:
-        """Let other parties run for a moment. Raises PeerLost when the peer is gone."""
+    def watch(self, bell: Event) -> None:
+        """Set ``bell`` when the conversation breaks off, and at once if it has."""
+
+    async def pause(self, bell: Event | None = None) -> None:
+        """Let other parties run for a moment, or until ``bell`` is set. Raises PeerLost when the peer is gone."""
 
     def close(self) -> None:
         """Free the transport. Idempotent."""

@@ -82,6 +82,7 @@ class Stream(Generic[M]):
         self._parting: VflError | None = None  # why this node ends the stream, from before the peer can answer
         self._finished = False  # the transport has let go of the stream
         self._hang_up = _nothing
+        self._bells: set[threading.Event] = set()  # set when the stream breaks off
 
     @property
     def validity(self) -> Validity | None:
@@ -100,7 +101,7 @@ class Stream(Generic[M]):
                 self._cancelled = error
                 self._outgoing.clear()
                 self._inbox.clear()
-                self._changed.notify_all()
+                self._wake()
 
     def close(self) -> None:
         """Send what is queued, end the stream and free the transport, within the time limit. Idempotent."""
@@ -226,7 +227,7 @@ class Stream(Generic[M]):
         """Record that nothing more arrives, and why; the first reason counts."""
         with self._changed:
             self._end = self._end or self._parting or error
-            self._changed.notify_all()
+            self._wake()
 
     def finish(self) -> None:
         """The transport has ended the stream: nothing more can be sent either."""
@@ -241,6 +242,12 @@ class Stream(Generic[M]):
         self.finish()
         if not self._accepted:
             self.end(self._loss("it hung up"))
+
+    def _wake(self) -> None:
+        """Wake everybody who waits: the stream has broken off."""
+        self._changed.notify_all()
+        for bell in self._bells:
+            bell.set()
 
     @property
     def ended(self) -> VflError | None:
@@ -279,11 +286,9 @@ class StreamPipe(Stream[Frame]):
         super().__init__(peer, session_pb2.Frame, parse_frame, limit_bytes=QUEUE_BYTES, close_s=CLOSE_S)
 
     async def put(self, frame: Frame) -> None:
-        """Queue one frame; waits while the queue is full.
+        """Queue one frame; waits while the queue is full. Raises PeerLost, or what :meth:`cancel` was called with.
 
-        Raises:
-            PeerLost: the stream has ended.
-            VflError: what :meth:`cancel` was called with; an ``Abort`` can still be queued then.
+        An ``Abort`` can still be queued then.
         """
         self._put(frame, last=frame.type == session_pb2.Abort.DESCRIPTOR.full_name)
 
@@ -296,20 +301,21 @@ class StreamPipe(Stream[Frame]):
             VflError: what :meth:`cancel` was called with.
         """
         frame = self._get()
-        if frame is None:
-            raise RuntimeError("a wait without a time limit ended without a frame")
+        assert frame is not None  # it waits without a time limit
         return frame
 
-    async def pause(self) -> None:
-        """Sleep for a moment.
+    def watch(self, bell: threading.Event) -> None:
+        """Set ``bell`` when the stream ends or is cancelled, and at once if it has been."""
+        with self._changed:
+            self._bells.add(bell)
+            if self.broken:
+                bell.set()
 
-        Raises:
-            PeerLost: the stream has ended.
-            VflError: what :meth:`cancel` was called with.
-        """
+    async def pause(self, bell: threading.Event | None = None) -> None:
+        """Sleep for a moment, or until ``bell`` is set. Raises PeerLost, or what :meth:`cancel` was called with."""
         if over := self._cancelled or self.ended:
             raise over
-        time.sleep(PAUSE_S)
+        time.sleep(PAUSE_S) if bell is None else bell.wait()
 
 
 class LinkStream(Stream[session_pb2.Notice]):

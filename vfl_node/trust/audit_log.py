@@ -16,7 +16,8 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
@@ -38,6 +39,7 @@ BEGIN = "0" * 64
 
 _MOST_TEXT = 200
 _TAIL_BYTES = 64 << 10  # more than any line has
+_LAST_BYTES = 4 << 10  # as many as the last line mostly has, or more
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,14 @@ class Deed:
         return self.result in (401, 403) or (not self.person and self.result >= 400)
 
 
+@dataclass
+class _Line:
+    """What is to be written, and whether that was done, or tried."""
+
+    content: dict[str, Any]
+    over: bool = False
+
+
 class AuditLog:
     """The log of one node; safe to use from several threads and processes.
 
@@ -84,6 +94,7 @@ class AuditLog:
         self._refused: dict[str, Deed] = {}  # person → the newest of them
         self._due: dict[str, float] = {}  # person → when the next line may be written
         self._timer: threading.Timer | None = None
+        self._waiting: deque[_Line] = deque()
 
     def add(self, deed: Deed) -> None:
         """Append a line, at once. Refusals are counted instead, where one was written shortly before. Never raises."""
@@ -131,23 +142,36 @@ class AuditLog:
         return found
 
     def _append(self, content: dict[str, Any]) -> None:
-        try:
-            with self._lock, locked(self._folder):
-                self._write(content)
-        except OSError as error:
-            import structlog  # not loaded by commands, which read this, too
+        """Append a line; who comes first writes for all who wait for their turn, so that they wait for the disk once."""
+        waiting = _Line(content)
+        self._waiting.append(waiting)
+        with self._lock:
+            if waiting.over:
+                return
+            together = [self._waiting.popleft() for _ in range(len(self._waiting))]
+            try:
+                with locked(self._folder):
+                    self._write([line.content for line in together])
+            except OSError as error:
+                import structlog  # not loaded by commands, which read this, too
 
-            structlog.get_logger().error("the audit log cannot be written", reason=str(error), **content)
+                for line in together:
+                    structlog.get_logger().error("the audit log cannot be written", reason=str(error), **line.content)
+            finally:
+                for line in together:
+                    line.over = True
 
-    def _write(self, content: dict[str, Any]) -> None:
-        """Append a line, and one before it if something is wrong with the end of the file. Raises OSError."""
+    def _write(self, contents: Sequence[dict[str, Any]]) -> None:
+        """Append lines, and one before them if something is wrong with the end of the file. Raises OSError."""
         path = self._folder / FILE
         new = not path.exists()
         descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         try:
             os.fchmod(descriptor, 0o600)
             cut = cut_torn_line(descriptor)
-            number, digest = _end_of(_tail(descriptor)) or self._earlier()
+            number, digest = (
+                _end_of(_tail(descriptor, _LAST_BYTES)) or _end_of(_tail(descriptor, _TAIL_BYTES)) or self._earlier()
+            )
             lost = self._last[0] > number or (self._last[0] == number and self._last[1] != digest)
             if lost:  # what this process wrote is not there any more: the gap stays to be seen
                 number, digest = self._last
@@ -159,7 +183,7 @@ class AuditLog:
             notes = [f"a torn line of {cut} bytes was cut"] if cut else []
             notes += ["lines before this one are not those that were written"] if lost else []
             text = b""
-            for entry in (*({"note": note} for note in notes), content):
+            for entry in (*({"note": note} for note in notes), *contents):
                 number += 1
                 line, digest = _make_line(number, digest, datetime.fromtimestamp(self._clock(), timezone.utc), entry)
                 text += line
@@ -274,6 +298,6 @@ def _end_of(text: bytes) -> tuple[int, str] | None:
     return None
 
 
-def _tail(descriptor: int) -> bytes:
+def _tail(descriptor: int, most: int) -> bytes:
     size = os.fstat(descriptor).st_size
-    return os.pread(descriptor, _TAIL_BYTES, max(0, size - _TAIL_BYTES))
+    return os.pread(descriptor, most, max(0, size - most))

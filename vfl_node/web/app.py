@@ -8,7 +8,6 @@ Anyone who reaches the port learns that the node runs, whether it is ready, and 
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Collection
 from functools import partial
 from typing import Any
@@ -44,6 +43,7 @@ from vfl_node.web.policy import list_policy_routes
 from vfl_node.web.queue import list_queue_routes, read_priority
 from vfl_node.web.trust import list_routes
 from vfl_node.web.view import NodeView, find_job
+from vfl_node.web.waiting import wait_for
 from vfl_node.web.wanted import WAITING, read_wanted
 
 log = structlog.get_logger()
@@ -234,7 +234,7 @@ class _Board:
 
     async def predict(self, request: Request) -> Response:
         """Known records are answered when they are predicted; new records become a separate job."""
-        model = (await run_in_threadpool(self._job, request))["id"]
+        model = request.path_params["job_id"]
         body = await read_body(request, MAX_REQUEST_BYTES)
         if body is None:
             return problem(413, "E_TOO_LARGE", f"a request has at most {MAX_REQUEST_BYTES} bytes", "ask in several requests")
@@ -242,18 +242,13 @@ class _Board:
             job = await run_in_threadpool(self._view.predict_new, model, body, person_of(request))
             name_object(request, f"{model} {job['id']}")
             return JSONResponse(job, 202)
-        prediction = await run_in_threadpool(self._view.predict, model, body)
-        began = time.monotonic()
-        while (answer := prediction.ready()) is None:
-            if await request.is_disconnected():
+        prediction, over = await run_in_threadpool(self._view.predict, model, body), False
+        try:
+            over = await wait_for(prediction, request)
+        finally:
+            if not over:
                 prediction.withdraw()
-                return _answer_nobody(request)
-            if not may_still(request):
-                prediction.withdraw()
-                raise HTTPException(401)
-            waited = time.monotonic() - began
-            await asyncio.sleep(min(max(waited / 20, 0.001), 0.2))  # a peer may be away for an hour
-        return Response(answer, media_type=CSV)
+        return Response(prediction.ready(), media_type=CSV) if over else _answer_nobody(request)
 
     def predictions(self, request: Request) -> Response:
         path = self._view.artefact(self._job(request)["id"], "predictions.csv")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -25,6 +26,9 @@ class PredictionView(Protocol):
 
     def ready(self) -> bytes | None:
         """The predictions as CSV, or None if they are not ready. Raises VflError if there will be none."""
+
+    def when_over(self, listener: Callable[[], None]) -> None:
+        """Call ``listener`` once :meth:`ready` has something to say: at once, or on another thread."""
 
     def withdraw(self) -> None:
         """Withdraw the request: nobody waits for it any more."""

@@ -18,6 +18,9 @@ from vfl_node.settings.declared import DecimalSign
 BLOCK_BYTES = 1 << 23
 """So many bytes are parsed at once: some megabytes, which the processor's cache still helps with."""
 
+FEW_BYTES = 1 << 10
+"""Rows of so few bytes are read one by one: Arrow hands each block to another thread, which takes longer than to read it."""
+
 HEAD_LINES = 200
 """So many lines tell how a CSV is written."""
 
@@ -75,7 +78,7 @@ class CsvReader(Reader):
             self._header()
         rest, some, size = self._rest, False, HEAD_BYTES
         while block := rest.block(size):
-            batch = parse(block, rest.line, self.names, self.delimiter, columns)
+            batch = parse(block, rest.line, self.names, self.delimiter, columns) if len(block) > FEW_BYTES else None
             if batch is None:
                 rest.give_back(block)
                 batch = self._row_by_row(len(block), columns)

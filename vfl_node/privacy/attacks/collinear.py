@@ -14,15 +14,11 @@ from torch import Tensor
 from typing_extensions import override
 
 from vfl_node.privacy.attacks.attack import ScoringAttack
+from vfl_node.privacy.attacks.neighbours import ROWS_AT_ONCE, nearest_rows
 from vfl_node.privacy.attacks.transcript import Batch
-
-NEAR = 16
-"""Rows beside a row between which it may lie."""
 
 TWIN = 1e-5
 """Relative distance below which a row is equal to another up to rounding, and lies in no direction from it."""
-
-ROWS_AT_ONCE = 512
 
 
 def scores(rows: Tensor, which: Tensor | None = None) -> Tensor:
@@ -38,16 +34,16 @@ def scores(rows: Tensor, which: Tensor | None = None) -> Tensor:
     Cost: q·B·d + 256·q·d multiplications.
     """
     which = torch.arange(len(rows)) if which is None else which
-    count = min(NEAR, len(rows) - 1)
-    if count < 2:
+    return scores_beside(rows, which, nearest_rows(rows, which))
+
+
+def scores_beside(rows: Tensor, which: Tensor, beside: Tensor) -> Tensor:
+    """The same, where it is known which rows are the nearest to each: ``beside``, int64[q, 16] or fewer."""
+    if beside.shape[1] < 2:
         return torch.full((len(which),), -1.0, dtype=torch.float64)
-    half_norms = rows.norm(dim=1).square() / 2  # (B,)
     cosines = []
-    for asked in torch.split(which.to(rows.device), ROWS_AT_ONCE):
-        distances = torch.addmm(half_norms[None], rows[asked], rows.mT, alpha=-1)  # (q, B), as in near_duplicate
-        distances.scatter_(1, asked[:, None], torch.inf)
-        beside = distances.topk(count, dim=1, largest=False).indices
-        ways = rows[beside] - rows[asked][:, None]  # (q, 16, d)
+    for asked, near in zip(torch.split(which.to(rows.device), ROWS_AT_ONCE), torch.split(beside, ROWS_AT_ONCE), strict=True):
+        ways = rows[near] - rows[asked][:, None]  # (q, 16, d)
         lengths = ways.norm(dim=2, keepdim=True)
         ways = torch.where(lengths > TWIN * rows[asked].norm(dim=1)[:, None, None], ways / lengths, 0)
         cosines.append((ways @ ways.mT).amin(dim=(1, 2)).double().cpu())
@@ -62,6 +58,4 @@ class Collinear(ScoringAttack):
 
     @override
     def see(self, batch: Batch) -> None:
-        which = self._scope.select_beside(batch)
-        if len(which):
-            self._tally.raise_to(batch.positions[which], scores(batch.rows, torch.from_numpy(which)).numpy())
+        self._tally.raise_to(*self._scope.between(batch))

@@ -13,12 +13,11 @@ import torch
 from torch import Tensor
 
 from vfl_node.privacy.attacks.attack import EpochAttack
+from vfl_node.privacy.attacks.neighbours import NEAR, ROWS_AT_ONCE, nearest_rows
 from vfl_node.privacy.attacks.transcript import TranscriptEpoch
 
-FURTHER = 16
+FURTHER = NEAR
 """The row whose distance the nearest one's is compared with."""
-
-ROWS_AT_ONCE = 1024
 
 
 def scores(rows: Tensor, which: Tensor | None = None) -> Tensor:
@@ -36,14 +35,20 @@ def scores(rows: Tensor, which: Tensor | None = None) -> Tensor:
     which = torch.arange(len(rows)) if which is None else which
     if len(rows):
         rows = rows / rows.abs().amax().clamp_min(torch.finfo(rows.dtype).tiny)  # squares of tiny gradients are not 0
-    squares = rows.square().sum(dim=1)  # (B,)
+    return scores_beside(rows, which, nearest_rows(rows, which))
+
+
+def scores_beside(rows: Tensor, which: Tensor, beside: Tensor) -> Tensor:
+    """The same, where it is known which rows are the nearest to each: ``beside``, int64[q, 16] or fewer."""
+    if beside.numel() == 0:
+        return torch.full((len(which),), -1.0, dtype=torch.float64)
     parts = []
-    for asked in torch.split(which.to(rows.device), ROWS_AT_ONCE):
-        others = squares.repeat(len(asked), 1)
-        others.scatter_(1, asked[:, None], torch.inf)  # not itself
-        near = torch.addmm(others, rows[asked], rows.mT, alpha=-2).add_(squares[asked][:, None])
-        parts.append(ratios(near).double().cpu())
-    return torch.cat(parts) if parts else torch.empty(0, dtype=torch.float64)
+    for asked, near in zip(torch.split(which.to(rows.device), ROWS_AT_ONCE), torch.split(beside, ROWS_AT_ONCE), strict=True):
+        ways = rows[near] - rows[asked][:, None]  # (q, 16, d)
+        ways = ways / ways.abs().amax().clamp_min(torch.finfo(rows.dtype).tiny)  # squares of tiny gradients are not 0
+        squares = ways.square().sum(dim=2)
+        parts.append(ratios(torch.cat([squares, torch.full_like(squares[:, :1], torch.inf)], dim=1)).double().cpu())
+    return torch.cat(parts)
 
 
 def ratios(squares: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from vfl_node.privacy.attacks import ATTACKS, distance_ratio, near_duplicate, same_step_twin
+from vfl_node.privacy.attacks import ATTACKS, collinear, distance_ratio, near_duplicate, same_step_twin
 from vfl_node.privacy.attacks.attack import Attack, Positions, Scores, Subset
 from vfl_node.privacy.attacks.transcript import Batch, TranscriptEpoch
 
@@ -33,6 +33,10 @@ class Whole:
     def select_beside(self, batch: Batch) -> NDArray[np.int64]:
         """All rows."""
         return np.arange(len(batch.positions))
+
+    def between(self, batch: Batch) -> tuple[Positions, Scores]:
+        """Of all rows. Cost: B²·d multiplications."""
+        return batch.positions, collinear.scores(batch.rows).numpy()
 
     def select_together(self, batch: Batch) -> Batch:
         """All rows."""

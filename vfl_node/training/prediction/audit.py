@@ -8,6 +8,8 @@ together with all that trainings have told of the same rows.
 
 from __future__ import annotations
 
+import threading
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -15,7 +17,7 @@ from torch import Tensor
 
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import PolicyError
-from vfl_node.privacy.equal_weights import Judged, audit_equal_weights
+from vfl_node.privacy.equal_weights import EqualWeights, Judged
 from vfl_node.privacy.labels.evidence import MOST_ROWS, Evidence, History, Names, Said, labels_key, predictions_by
 from vfl_node.privacy.labels.truth import Labels, attacks_on, truth_of
 from vfl_node.session.memory import Memory
@@ -38,38 +40,49 @@ class PredictionAudit:
         limit: the largest AUC, folded, that the owner allows; None: any.
         active: whether any attack runs.
 
-    Cost: 4·d bytes a row are kept. An audit of n rows is 1,024·n·d multiplications, one whenever they have grown by a
-        hundredth; whether it is due depends on n alone, not on which rows are synthetic.
+    Rows may be taken in on one thread while they are attacked on another one.
+
+    Cost: as :class:`~vfl_node.privacy.equal_weights.EqualWeights`; whether an audit is due depends on the number of rows alone,
+        not on which rows are synthetic.
     """
 
     def __init__(self, randomness: Randomness, *, limit: float | None, active: bool = True) -> None:
-        self._randomness, self._limit, self._active = randomness, limit, active
-        self._rows: list[Tensor] = []
-        self._synthetic: list[NDArray[np.bool_]] = []
-        self._size = self._attacked = 0
+        self._limit, self._active = limit, active
+        self._audit = EqualWeights(randomness)
+        self._waiting: list[tuple[Tensor, NDArray[np.bool_]]] = []
+        self._lock = threading.Lock()
+        self._size = self._synthetic = self._attacked = 0
         self.judged = Judged()
         """What the attacks found."""
 
     def see(self, rows: Tensor, synthetic: NDArray[np.bool_]) -> None:
-        """Take in rows that were not sent before.
+        """Take in rows that were not sent before; they must not change after.
 
         Args:
             rows: float[n, d].
             synthetic: bool[n], which of them are.
         """
-        if not self._active:
+        if not self._active or len(rows) == 0:
             return
-        self._rows.append(rows.detach().cpu().float())
-        self._synthetic.append(synthetic)
+        with self._lock:
+            self._waiting.append((rows.detach().cpu().float(), synthetic))
         self._size += len(rows)
+        self._synthetic += int(synthetic.sum())
 
     def attack(self) -> None:
-        """Bring :attr:`judged` up to date, if the rows have grown enough."""
-        if self._size == 0 or self._size < GROWN * self._attacked:
-            return
-        self._rows, self._synthetic = [torch.cat(self._rows)], [np.concatenate(self._synthetic)]
-        self._attacked = self._size
-        self.judged = audit_equal_weights(self._rows[0], self._synthetic[0], self._randomness)
+        """Attack all rows, if they have grown enough for it."""
+        if self._size >= GROWN * self._attacked:
+            self.catch_up()
+
+    def catch_up(self) -> None:
+        """Bring :attr:`judged` up to date."""
+        with self._lock:
+            new, self._waiting = self._waiting, []
+        for rows, synthetic in new:
+            self._audit.add(rows, synthetic)
+            self._attacked += len(rows)
+        if new:
+            self.judged = self._audit.judge()
 
     @property
     def strongest(self) -> float:
@@ -91,8 +104,8 @@ class PredictionAudit:
         """
         if self._limit is None or self.strongest <= self._limit:
             return
-        synthetic = sum(int(rows.sum()) for rows in self._synthetic)
-        by_chance = min(synthetic, self._size - synthetic) < ENOUGH if expected is None else expected.strongest <= self._limit
+        fewest = min(self._synthetic, self._size - self._synthetic)
+        by_chance = fewest < ENOUGH if expected is None else expected.strongest <= self._limit
         if by_chance:
             return
         raise PolicyError(
@@ -106,7 +119,9 @@ class PredictionAudit:
 
 
 class PredictionLabelAudit:
-    """Judges predictions before they leave; each row counts once, whatever service it was asked in.
+    """Counts predictions before they leave, and where the owner limits what they tell, judges them.
+
+    Each row counts once, whatever service it was asked in.
 
     Args:
         memory: of the partner.
@@ -157,7 +172,7 @@ class PredictionLabelAudit:
         names, first = np.unique(self._names[rows[own]], return_index=True)
         sums = scores.reshape(len(scores), -1).float().numpy()[own][first]
         self._admitted += len(names)
-        due = self._admitted >= self._attacked * GROWN
+        due = self._limit is not None and self._admitted >= self._attacked * GROWN
         judged: list[Evidence] = []
 
         def add(own: Evidence) -> Evidence:  # to what other services of this model may be adding to, too
@@ -169,8 +184,22 @@ class PredictionLabelAudit:
         self._said.change_own(add)
         self._attacked = self._admitted if due else self._attacked
         for predicted in judged:
-            for history in self._histories:
-                history.keep(predicted)
+            self._keep(predicted)
+
+    def catch_up(self) -> None:
+        """Bring :attr:`figure` up to date where nothing is limited, so that :meth:`admit` judges nothing.
+
+        It may be called on another thread than :meth:`admit`.
+        """
+        admitted = self._admitted
+        if self._limit is None and admitted > self._attacked:
+            self._attacked = admitted
+            if predicted := self._judge(self._said.own):
+                self._keep(predicted)
+
+    def _keep(self, predicted: Evidence) -> None:
+        for history in self._histories:
+            history.keep(predicted)
 
     def _limit_rows(self, told: Evidence) -> Evidence:
         """At most :data:`MOST_ROWS` rows, of each class alike, by the smallest names: a rare class is not crowded out."""

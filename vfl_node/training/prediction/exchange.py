@@ -27,6 +27,7 @@ from vfl_node.alignment.alignment import NOT_MINE
 from vfl_node.errors import ProtocolError
 from vfl_node.session.session import Session
 from vfl_node.training.messages import check_step, decode_tensor
+from vfl_node.training.prediction.recent import Recent
 from vfl_node.training.prediction.shown import DisclosureGuard, OutgoingBatch, names_of_new, names_of_unnamed
 from vfl_node.training.prediction.sides import EmbeddingSide, Positions, Probabilities, ScoringSide, ServiceSide, Unnamed
 from vfl_node.transport import codec
@@ -78,6 +79,11 @@ class PredictionBatch:
     unnamed: Unnamed | None = None
     new: bool = False
 
+    @property
+    def agreed(self) -> bool:
+        """Whether it is one of the agreed batches, asked for as such: its number then says which rows it has."""
+        return self.positions is not None and not self.new
+
     def outgoing(self, side: ServiceSide, sent: Tensor, received: Tensor | None = None) -> OutgoingBatch:
         """This batch as it is sent: ``sent``, which depends on ``received`` from others, if anything was received."""
         if self.positions is None:
@@ -118,6 +124,9 @@ Exchanges = Callable[[Session, Any, DisclosureGuard], Exchanging]
 class Exchange:
     """One party's end of an exchange of embeddings, in which every batch has the next step.
 
+    Under one set of weights an agreed batch has the same embedding, and the same embeddings have the same predictions. So both
+    are kept for batches that come again. Which these are is no secret: all parties see every request for a batch.
+
     Attributes:
         asking: whom this party asks, and who asks it.
     """
@@ -127,6 +136,8 @@ class Exchange:
         self._channels, self._side, self._guard = tuple(session.data_peers.values()), side, guard
         self._numbers, self._outputs = side.terms.task == "regression", side.terms.outputs
         self._step = 0
+        self._sent: Recent[tuple[Tensor, training_pb2.Tensor]] = Recent()
+        self._scored: Recent[tuple[list[training_pb2.Tensor], Probabilities]] = Recent()
 
     async def run(self, batches: Sequence[PredictionBatch]) -> list[Probabilities]:
         """Exchange ``batches``; returns the probabilities of each at the asker, nothing at another party.
@@ -142,10 +153,10 @@ class Exchange:
 
     async def _embed(self, side: EmbeddingSide, batches: Sequence[PredictionBatch], first: int) -> list[Probabilities]:
         (active,) = self._channels
-        embeddings = [_embedding(side, batch) for batch in batches]
-        self._guard.admit([batch.outgoing(side, h) for batch, h in zip(batches, embeddings, strict=True)])
-        for step, embedding in enumerate(embeddings, start=first):
-            await active.send(training_pb2.Embedding(step=step, tensor=codec.encode(embedding)))
+        embeddings = [self._make(side, batch) for batch in batches]
+        self._guard.admit([batch.outgoing(side, h) for batch, (h, _) in zip(batches, embeddings, strict=True)])
+        for step, (_, tensor) in enumerate(embeddings, start=first):
+            await active.send(training_pb2.Embedding(step=step, tensor=tensor))
         if self.asking.asker:
             return []
         return [await self._receive(active, step, batch) for step, batch in enumerate(batches, start=first)]
@@ -153,8 +164,19 @@ class Exchange:
     async def _score(self, side: ScoringSide, batches: Sequence[PredictionBatch], first: int) -> list[Probabilities]:
         asker, scores, outgoing = self.asking.asker, [], []
         for step, batch in enumerate(batches, start=first):
-            embeddings = [await self._embedding(channel, side, step, batch) for channel in self._channels]  # (B, d) each
+            received = [await self._receive_embedding(channel, step) for channel in self._channels]
+            known = self._scored.find(batch.number) if batch.agreed else None
+            if known and known[0] == received:
+                scores.append(probabilities := known[1])
+                if asker:
+                    outgoing.append(batch.outgoing(side, torch.from_numpy(probabilities)))
+                continue
+            parts = zip(self._channels, received, strict=True)
+            embeddings = [self._decode(channel, side, tensor, batch) for channel, tensor in parts]  # (B, d) each
             scores.append(probabilities := self._predict(side, batch, embeddings))
+            if batch.agreed:
+                size = probabilities.nbytes + sum(tensor.ByteSize() for tensor in received)
+                self._scored.keep(batch.number, (received, probabilities), size)
             if asker:
                 outgoing.append(batch.outgoing(side, torch.from_numpy(probabilities), torch.cat(embeddings, dim=1)))
         if asker is None:
@@ -168,10 +190,21 @@ class Exchange:
         """The probabilities of all batches in one array, float64[n] or float64[n, K]."""
         return np.concatenate([np.empty((0, *self._outputs)), *parts])
 
-    async def _embedding(self, channel: Channel, side: ScoringSide, step: int, batch: PredictionBatch) -> Tensor:
+    def _make(self, side: EmbeddingSide, batch: PredictionBatch) -> tuple[Tensor, training_pb2.Tensor]:
+        """The embedding of a batch, float[B, d], and the same as it is sent."""
+        if batch.agreed and (known := self._sent.find(batch.number)):
+            return known
+        embedding = _embedding(side, batch)
+        made = embedding, codec.encode(embedding)
+        return self._sent.keep(batch.number, made, 2 * embedding.nbytes) if batch.agreed else made
+
+    async def _receive_embedding(self, channel: Channel, step: int) -> training_pb2.Tensor:
         message = await channel.receive(training_pb2.Embedding)
         check_step(channel, message.step, step)
-        return decode_tensor(channel, message.tensor, (self._rows(batch), side.terms.width), dtype=side.terms.dtype)
+        return message.tensor
+
+    def _decode(self, channel: Channel, side: ScoringSide, tensor: training_pb2.Tensor, batch: PredictionBatch) -> Tensor:
+        return decode_tensor(channel, tensor, (self._rows(batch), side.terms.width), dtype=side.terms.dtype)
 
     def _predict(self, side: ScoringSide, batch: PredictionBatch, embeddings: Sequence[Tensor]) -> Probabilities:
         if batch.positions is None:

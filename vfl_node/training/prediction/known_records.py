@@ -1,5 +1,8 @@
 """A service: predictions of known rows, request by request, until the asker's owner ends it.
 
+All requests that wait when the asker comes round share one exchange: each batch that some of them need is asked for once, and
+each request gets its own rows.
+
 The asker sends an ``Ask`` for at most :data:`~vfl_node.training.prediction.exchange.AT_ONCE` batches to every party that it
 asks (:mod:`~vfl_node.training.prediction.exchange`) and, if it is a passive party, an embedding for each. The active party
 passes the ``Ask`` of a passive party on to the other passive parties. The asker receives all answers before it goes on, so two
@@ -12,14 +15,16 @@ Leaks: see :func:`~vfl_node.training.prediction.disclosures.learnt`.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+import threading
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import cycle
 
 import numpy as np
 
 from vfl_node.alignment.alignment import NOT_MINE, Alignment
-from vfl_node.errors import DataError, PolicyError, ProtocolError, UsageError
+from vfl_node.errors import DataError, PolicyError, ProtocolError, UsageError, VflError
 from vfl_node.process import failpoints
 from vfl_node.progress import Advanced, PhaseBegan, PredictionsAudited
 from vfl_node.session.session import Session
@@ -71,14 +76,15 @@ async def predict_known(
     Cost: 4·d·B bytes a batch and passive party, and 8·B more to a passive asker (8·K·B with K > 2 classes).
     """
     check_allowed(session.job, side.terms.serve)
-    service = _Service(session, side, _guard(session, side, shown), tally, exchange)
+    service = _Service(
+        session, side, DisclosureGuard(side, shown, session.policy.protection, label_audit(session, side)), tally, exchange
+    )
     async with session.phase("predict"):
-        await service.run(requests)
+        try:
+            await service.run(requests)
+        finally:
+            service.finish()
     return service.counted
-
-
-def _guard(session: Session, side: ServiceSide, shown: ShownRows) -> DisclosureGuard:
-    return DisclosureGuard(side, shown, session.policy.protection, label_audit(session, side))
 
 
 class _Service:
@@ -96,10 +102,13 @@ class _Service:
         self._guard, self._exchange = guard, exchange(session, side, guard)
         self._asked, self._asker = self._exchange.asking.asked, self._exchange.asking.asker
         self.counted = (tally.read() if tally else None) or ServiceCount(side.terms.serve.batch_size)
+        self._counting = threading.RLock()
+        guard.on_judged = self._record_beside
         self._progress.emit(PhaseBegan("predict", 0, "batches"))
 
     async def run(self, requests: RequestQueue | None) -> None:
         """Ask for the rows of all ``requests``, or answer the asker; then say that there are no more."""
+        self._guard.begin()
         for channel in self._asked:
             terms = await channel.receive(prediction_pb2.PredictionTerms)
             if terms.batches != self._side.batches.fingerprint:
@@ -115,18 +124,27 @@ class _Service:
 
     async def _ask(self, requests: RequestQueue) -> None:
         """Ask for the rows of all ``requests``."""
-        async for request in _await_requests(self._asked, requests):
-            try:
-                requested = self._find_batches(request)
-            except (DataError, PolicyError) as error:
-                request.fail(error)
-                continue
-            answers: list[Probabilities] = []
-            for first in range(0, len(requested.batches), AT_ONCE):
-                part = requested.batches[first : first + AT_ONCE]
-                answers += await self._exchange_batches(part)
-            self._count(requests=1)
-            request.answer(self._exchange.join(answers)[requested.places])
+        async for waiting in _await_requests(self._asked, requests):
+            found = self._find_all(waiting)
+            named = not (self.counted.unnamed and isinstance(self._side, EmbeddingSide))
+            for together in [found] if named and found else [[each] for each in found]:
+                await self._ask_for_all(together)
+
+    async def _ask_for_all(self, together: Sequence[_RequestedBatches]) -> None:
+        """Ask once for each batch that some of these requests need; answer each request as soon as its own are there."""
+        needed = {batch.number: batch for requested in together for batch in requested.batches}
+        batches = [needed[number] for number in sorted(needed)]
+        answers: dict[int, Probabilities] = {}
+        left = list(together)
+        for first in range(0, max(len(batches), 1), AT_ONCE):
+            if part := batches[first : first + AT_ONCE]:
+                answers |= zip((batch.number for batch in part), await self._exchange_batches(part), strict=True)
+            whole = [requested for requested in left if requested.is_whole(answers)]
+            left = [requested for requested in left if requested not in whole]
+            self._count(requests=len(whole))
+            for requested in whole:
+                parts = [answers[batch.number] for batch in requested.batches]
+                requested.request.answer(self._exchange.join(parts)[requested.places])
 
     async def _answer(self, asker: Channel) -> None:
         """Answer until ``asker`` has no more to ask."""
@@ -138,11 +156,17 @@ class _Service:
         while not (ask := await asker.receive(prediction_pb2.PredictionAsk)).done:
             await self._exchange_batches(self._batches(asker, ask))
 
+    def finish(self) -> None:
+        """Judge and record everything that was told, however the service ends."""
+        self._guard.finish()
+        self._record_audit()
+
     def _count(self, *, batches: int = 0, requests: int = 0) -> None:
-        self.counted.batches += batches
-        self.counted.requests += requests
-        if self._tally:
-            self._tally.write(self.counted)
+        with self._counting:
+            self.counted.batches += batches
+            self.counted.requests += requests
+            if self._tally:
+                self._tally.write(self.counted)
 
     async def _exchange_batches(self, batches: Sequence[PredictionBatch]) -> list[Probabilities]:
         self._count(batches=len(batches))
@@ -158,24 +182,46 @@ class _Service:
 
     def _record_audit(self) -> None:
         """Record what the peer was told, also if the service ends because of it."""
-        rows, judged, labels = self._guard.rows_told, self._guard.judged, self._guard.labels_read
-        if (rows, judged.attacks, labels) != (self.counted.told, self.counted.attacks, self.counted.labels):
+        with self._counting:
+            rows, judged, labels = self._guard.rows_told, self._guard.judged, self._guard.labels_read
+            if (rows, judged.attacks, labels) == (self.counted.told, self.counted.attacks, self.counted.labels):
+                return
             self.counted.told, self.counted.attacks, self.counted.labels = rows, judged.attacks, labels
             self._count()
-            self._progress.emit(PredictionsAudited(judged.attacks, judged.judged, labels))
+        self._progress.emit(PredictionsAudited(judged.attacks, judged.judged, labels))
+
+    def _record_beside(self) -> None:
+        """The same, on the thread that has judged it."""
+        with suppress(VflError):  # a wish to stop, which the service hears itself
+            self._record_audit()
+
+    def _find_all(self, waiting: Sequence[Request]) -> list[_RequestedBatches]:
+        """The batches that each request needs; one that cannot be answered fails alone, and the others as if it were not."""
+        found: list[_RequestedBatches] = []
+        for request in waiting:
+            try:
+                requested = self._find_batches(request)
+                if isinstance(self._side, EmbeddingSide):
+                    self._check_room([*found, requested])
+            except (DataError, PolicyError) as error:
+                request.fail(error)
+            else:
+                found.append(requested)
+        return found
+
+    def _check_room(self, together: Sequence[_RequestedBatches]) -> None:
+        """Raise PolicyError (``E_BUDGET``) if embeddings of more rows would be sent than this party's owner allows."""
+        rows = [batch.positions for requested in together for batch in requested.batches if batch.positions is not None]
+        if rows:
+            self._guard.check(np.concatenate(rows))
 
     def _find_batches(self, request: Request) -> _RequestedBatches:
-        """The batches to ask for.
-
-        Raises:
-            DataError: the rows cannot be predicted (``E_UNKNOWN_ID``, ``E_COLUMN``).
-            PolicyError: embeddings of more rows would be sent than this party's owner allows (``E_BUDGET``).
-        """
+        """The batches to ask for. Raises DataError where the rows cannot be predicted (``E_UNKNOWN_ID``, ``E_COLUMN``)."""
         side = self._side
         if self.counted.unnamed and isinstance(side, EmbeddingSide):
             unnamed = side.hide_rows(request.table)
             batches = [PredictionBatch(None, number, unnamed) for number in range(unnamed.count)]
-            return _RequestedBatches(batches, unnamed.places)
+            return _RequestedBatches(request, batches, unnamed.places)
         positions = side.positions(request.table.ids)
         unknown = np.flatnonzero(positions == NOT_MINE)
         if len(unknown):
@@ -186,10 +232,7 @@ class _Service:
                 hint="leave them out, or predict new records: vfl-node predict --align",
             )
         numbers, places = side.batches.find(positions)
-        requested = _RequestedBatches([self._named_batch(number) for number in numbers.tolist()], places)
-        if isinstance(side, EmbeddingSide) and requested.batches:
-            self._guard.check(np.concatenate([batch.positions for batch in requested.batches if batch.positions is not None]))
-        return requested
+        return _RequestedBatches(request, [self._named_batch(number) for number in numbers.tolist()], places)
 
     def _batches(self, asker: Channel, ask: prediction_pb2.PredictionAsk) -> list[PredictionBatch]:
         """The batches that ``asker`` asks for.
@@ -213,30 +256,38 @@ class _Service:
         return PredictionBatch(self._side.batches.positions(number), number)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _RequestedBatches:
     """The batches that one request needs.
 
     Attributes:
+        request: the request.
         batches: in the order in which they are asked for.
         places: int64[n], the place of each row of the request in all these batches together.
     """
 
+    request: Request
     batches: list[PredictionBatch]
     places: Positions
 
+    def is_whole(self, answers: Mapping[int, Probabilities]) -> bool:
+        """Whether all its batches are among ``answers``, by number."""
+        return all(batch.number in answers for batch in self.batches)
 
-async def _await_requests(asked: Sequence[Channel], requests: RequestQueue) -> AsyncIterator[Request]:
-    """Requests as they arrive, until the owner ends the service or one of those ``asked`` is gone."""
+
+async def _await_requests(asked: Sequence[Channel], requests: RequestQueue) -> AsyncIterator[Sequence[Request]]:
+    """All requests that wait, as they arrive, until the owner ends the service or one of those ``asked`` is gone."""
     for channel in cycle(asked):
-        closed = requests.closed  # read first: a request may arrive in between
-        request = requests.take()
-        if request is not None:
-            yield request
+        requests.bell.clear()  # first: whatever happens from now on sets it again
+        closed = requests.closed
+        if waiting := requests.take_all():
+            yield waiting
         elif closed:
             return
         else:
-            await channel.pause()
+            for each in asked:
+                each.watch(requests.bell)
+            await channel.pause(requests.bell)  # returns at once where another one is gone, whose turn comes
 
 
 def _ask_for(batches: Sequence[PredictionBatch]) -> prediction_pb2.PredictionAsk:

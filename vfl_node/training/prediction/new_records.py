@@ -39,7 +39,8 @@ async def predict_new(
     check_allowed(session.job, side.terms.serve)
     progress = session.progress
     check_judged(session, named=False)
-    view, exchanging = side.alignment, exchange(session, side, DisclosureGuard(side, shown, Protection()))
+    view, guard = side.alignment, DisclosureGuard(side, shown, Protection())
+    exchanging = exchange(session, side, guard)
     if view.has_synthetic_rows:
         reason = "new records are predicted where all parties have every one: align them by psi"
         raise UsageError(reason, code="E_PREDICT", for_peer=reason)
@@ -50,11 +51,14 @@ async def predict_new(
     probabilities: list[Probabilities] = []
     progress.emit(PhaseBegan("predict", len(batches), "batches"))
     async with session.phase("predict"):
-        for first in range(0, len(batches), AT_ONCE):
-            part = batches[first : first + AT_ONCE]
-            failpoints.reach("predict")
-            probabilities += await exchanging.run(part)
-            progress.emit(Advanced(len(part)))
+        try:
+            for first in range(0, len(batches), AT_ONCE):
+                part = batches[first : first + AT_ONCE]
+                failpoints.reach("predict")
+                probabilities += await exchanging.run(part)
+                progress.emit(Advanced(len(part)))
+        finally:
+            guard.finish()
     if exchanging.asking.asker:
         return None
     own = np.flatnonzero(view.owned)

@@ -1,8 +1,12 @@
-"""Which rows of a model the peer is told about: they are counted and attacked before anything of them is sent."""
+"""Which rows of a model the peer is told about: they are counted before anything of them is sent.
+
+Where the owner limits how well attacks may do, they run before, too. Where not, they run beside the requests, and once more at
+the end on everything that was sent.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 
@@ -17,6 +21,8 @@ from vfl_node.privacy.labels.evidence import record_names
 from vfl_node.session.session import Session
 from vfl_node.settings.protection import Protection
 from vfl_node.training.prediction.audit import SERVED, PredictionAudit, PredictionLabelAudit
+from vfl_node.training.prediction.names import among, join, missing
+from vfl_node.training.prediction.side_work import SideWork
 from vfl_node.training.prediction.sides import EmbeddingSide, Positions, ScoringSide, ServiceSide
 from vfl_node.training.predictor import Names, ShownRows
 
@@ -48,14 +54,22 @@ class DisclosureGuard:
         shown: the rows that the peer was told about before.
         protection: which attacks the owner lets run on what is sent, and how successful they may be.
         labels: judges predictions that another party asks for; None: they are not.
+        on_judged: called when there are new figures of what the owner does not limit, on the thread that found them.
     """
 
     def __init__(
-        self, side: ServiceSide, shown: ShownRows, protection: Protection, labels: PredictionLabelAudit | None = None
+        self,
+        side: ServiceSide,
+        shown: ShownRows,
+        protection: Protection,
+        labels: PredictionLabelAudit | None = None,
+        on_judged: Callable[[], None] = lambda: None,
     ) -> None:
-        self._labels = labels
+        self._labels, self.on_judged = labels, on_judged
         audit, limit = side.draws.derive("audit of predictions"), protection.max_attack_auc
         active = protection.membership and side.makes_rows_up
+        self._limited, self._beside = limit is not None, SideWork(self._catch_up)
+        self._judges_beside = labels is not None or (active and not self._limited)
         self._shown, self._audit = shown, PredictionAudit(audit, limit=limit, active=active)
         audited = isinstance(side, EmbeddingSide) and side.alignment.missing and active
         self._embedder = side if audited and isinstance(side, EmbeddingSide) else None
@@ -65,6 +79,7 @@ class DisclosureGuard:
         if self._embedder and limit is not None:
             self._expected = PredictionAudit(audit, limit=limit)
             _embed(self._expected, self._embedder, self._embedder.draw_positions(shown.most))
+            self._expected.attack()
 
     @property
     def rows_told(self) -> int:
@@ -93,28 +108,56 @@ class DisclosureGuard:
         """
         self._add_others()
         names = np.concatenate([batch.names for batch in batches])
-        names, first = np.unique(names, return_index=True)
-        new = ~np.isin(names, self._known, assume_unique=True)
-        names, first = names[new], first[new]
-        if len(names) == 0:
+        if among(names, self._known).all():
             return
+        names, first = np.unique(names, return_index=True)
+        new = ~among(names, self._known)
+        names, first = names[new], first[new]
         self._shown.check(names)
         synthetic = np.concatenate([batch.synthetic for batch in batches])[first]
-        sent = torch.cat([batch.sent.reshape(len(batch.sent), -1) for batch in batches])
-        self._audit.see(sent[torch.from_numpy(first)], synthetic)
-        self._audit.attack()
-        self._audit.check(self._expected)
+        sent = torch.cat([batch.sent.reshape(len(batch.sent), -1) for batch in batches])[torch.from_numpy(first)]
+        self._audit.see(sent, synthetic)
+        if self._limited:
+            self._audit.attack()
+            self._audit.check(self._expected)
         if self._labels:
-            self._labels.admit(np.concatenate([batch.rows for batch in batches])[first], sent[torch.from_numpy(first)])
+            self._labels.admit(np.concatenate([batch.rows for batch in batches])[first], sent)
         self._shown.add(names)
-        self._known = np.union1d(self._known, names)
+        self._known = join(self._known, names)
+        self._judge_beside()
+
+    def begin(self) -> None:
+        """Judge what was told before; :meth:`finish` must be called in the end."""
+        self._judge_beside()
+
+    def finish(self) -> None:
+        """Judge everything that was sent, once nothing more is."""
+        self._beside.finish()
+        self._audit.catch_up()
+
+    def _judge_beside(self) -> None:
+        if self._judges_beside:
+            self._beside.ask()
+
+    def _catch_up(self) -> None:
+        """Bring those figures up to date that the owner does not limit: nothing waits for them."""
+        if not self._limited:
+            self._audit.catch_up()
+        if self._labels:
+            self._labels.catch_up()
+        self.on_judged()
 
     def _add_others(self) -> None:
         """Add what others have shown: earlier services and attempts, and another service that runs at the same time."""
-        others = np.setdiff1d(self._shown.rows(), self._known)
+        rows = self._shown.rows()
+        if len(rows) == len(self._known):  # those that this guard knows, and no others
+            return
+        others = missing(rows, self._known)
         if self._embedder:
             _embed(self._audit, self._embedder, others[others >= 0])
-        self._known = np.union1d(self._known, others)
+            if self._limited:
+                self._audit.attack()
+        self._known = join(self._known, others)
 
 
 def label_audit(session: Session, side: ServiceSide) -> PredictionLabelAudit | None:
@@ -193,9 +236,8 @@ def _bytes_of(rows: Tensor) -> list[bytes]:
 
 
 def _embed(audit: PredictionAudit, side: EmbeddingSide, positions: Positions) -> None:
-    """Show ``audit`` the rows at ``positions`` as the peer receives them."""
+    """Show ``audit`` the rows at ``positions``, as the peer receives them."""
     synthetic = ~side.alignment.owned
     for start in range(0, len(positions), ROWS_AT_ONCE):
         part = positions[start : start + ROWS_AT_ONCE]
         audit.see(side.embed_shared(part), synthetic[part])
-    audit.attack()

@@ -16,6 +16,7 @@ from vfl_node.configuration.models import Frozen
 from vfl_node.errors import PolicyError, StateError
 from vfl_node.process.files import add_head, read_checked, write_checked
 from vfl_node.settings.refusals import tell_why
+from vfl_node.training.prediction.names import among, join, missing
 from vfl_node.training.predictor import Names, ServiceCount
 
 VERSION = 2
@@ -82,6 +83,7 @@ class FileShown:
     def __init__(self, path: Path, most: int) -> None:
         """That in ``path``, of which there may be ``most`` rows (``budgets.predicted_rows``)."""
         self._path, self.most = path, most
+        self._kept: tuple[tuple[int, ...], Names, Names] | None = None
 
     @classmethod
     def begin(cls, path: Path, held_out: Names) -> None:
@@ -95,17 +97,23 @@ class FileShown:
             StateError: the file is gone (``E_STATE_LOST``) or damaged (``E_STATE_CORRUPT``); it is not begun anew, since
                 all that was told would be forgotten.
         """
-        return np.union1d(*self._read())
+        return join(*self._read())
 
     def _read(self) -> tuple[Names, Names]:
-        """Rows held out, and others told since."""
+        """Rows held out, and others told since. The file is read again only where it has changed."""
         hint = "restore it from a backup, or train again: what the peer was told about would count anew"
         try:
+            status = self._path.stat()
+            state = (status.st_ino, status.st_mtime_ns, status.st_ctime_ns, status.st_size)
+            if self._kept and self._kept[0] == state:
+                return self._kept[1:]
             rows = read_checked(self._path, hint=hint)
         except FileNotFoundError:
             raise StateError(f"{self._path} is gone", code="E_STATE_LOST", hint=hint) from None
-        count, *_ = numbers = np.frombuffer(rows, dtype="<i8").astype(np.int64)
-        return numbers[1 : count + 1], numbers[count + 1 :]
+        numbers = np.frombuffer(rows, dtype="<i8").astype(np.int64)
+        count = int(numbers[0])
+        self._kept = state, numbers[1 : count + 1], numbers[count + 1 :]
+        return self._kept[1:]
 
     @property
     def told(self) -> int:
@@ -128,14 +136,18 @@ class FileShown:
     def add(self, rows: Names) -> None:
         """As :meth:`vfl_node.training.predictor.ShownRows.add`."""
         with _COUNTING:  # two services over one model may run at once
-            _write(self._path, *self._merge(rows))
+            held_out, told, new = self._merge(rows)
+            if len(new):
+                _write(self._path, held_out, join(told, new))
 
-    def _merge(self, rows: Names) -> tuple[Names, Names]:
-        held_out, later = self._read()
-        every = np.setdiff1d(np.union1d(later, rows), held_out)
-        if len(every) > max(self.most, len(later)):  # rows told about earlier stay free if the limit was lowered
-            raise self._too_many(len(later), f"this request would make it {len(every)}")
-        return held_out, every
+    def _merge(self, rows: Names) -> tuple[Names, Names, Names]:
+        """Rows held out, those told since, and those of ``rows`` that are neither."""
+        held_out, told = self._read()
+        new = missing(rows, held_out)
+        new = new[~among(new, told)]
+        if len(told) + len(new) > max(self.most, len(told)):  # rows told about earlier stay free if the limit was lowered
+            raise self._too_many(len(told), f"this request would make it {len(told) + len(new)}")
+        return held_out, told, new
 
     def _too_many(self, told: int, asked: str) -> PolicyError:
         return PolicyError(
@@ -172,9 +184,11 @@ class FileTally:
     def write(self, count: ServiceCount) -> None:
         """Store ``count``; takes 20 µs after the first time."""
         text = _COUNT.dump_json(count).ljust(_TALLY_BYTES)
-        if not self._path.exists():
+        try:
+            opened = os.open(self._path, os.O_WRONLY)
+        except FileNotFoundError:
             write_checked(self._path, text)
-        opened = os.open(self._path, os.O_WRONLY)
+            return
         try:
             os.pwrite(opened, add_head(text), 0)  # always as long, so nothing of an earlier one is left
         finally:
