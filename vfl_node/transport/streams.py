@@ -69,7 +69,7 @@ class Stream(Generic[M]):
         self.instance = ""  # of the peer's process, once the transport knows
         self.job_id = ""  # of the job whose conversation it is, once there is one
         self.shown: tuple[x509.Certificate, ...] = ()  # by the peer: its certificate, then others; if the transport knows
-        self.most_bytes = bounds.bound(message).most_bytes  # of a message that is received
+        self.most_bytes = bounds.bound(message).most_bytes  # of a message that is received; less once the job is known
         self._message, self._parse = message, parse
         self._close_s = close_s
         self._changed = threading.Condition()
@@ -160,9 +160,7 @@ class Stream(Generic[M]):
     def _piece(self, timeout_s: float | None) -> bytes | None:
         """The next message or piece of a message; None after ``timeout_s`` without one."""
         with self._changed:
-            self.waiting_since = time.monotonic()
-            self._changed.wait_for(lambda: self._inbox or self._end or self._closing or self._cancelled, timeout_s)
-            self.waiting_since = None
+            self._wait(self.can_get, timeout_s)
             if self._cancelled:
                 raise self._cancelled
             if not self._inbox:
@@ -172,6 +170,17 @@ class Stream(Generic[M]):
             (data,) = self._inbox.popleft()
             self._changed.notify_all()
             return data
+
+    def can_get(self) -> bool:
+        """Whether a reader would not wait, be it that it would raise; of a long message the first piece may be there alone."""
+        return bool(self._inbox or self._end or self._closing or self._cancelled)
+
+    def _wait(self, ready: Callable[[], bool], timeout_s: float | None = None) -> None:
+        """Wait for the peer."""
+        with self._changed:
+            self.waiting_since = time.monotonic()
+            self._changed.wait_for(ready, timeout_s)
+            self.waiting_since = None
 
     # What the transport calls.
 
@@ -269,11 +278,7 @@ PAUSE_S = 0.003
 
 
 class StreamPipe(Stream[Frame]):
-    """A :class:`~vfl_node.transport.pipe.Pipe` whose ``put`` and ``get`` block the calling thread.
-
-    Attributes:
-        most_bytes: largest size of a received frame; set to what the job needs when the job is known.
-    """
+    """A :class:`~vfl_node.transport.pipe.Pipe` whose ``put``, ``get`` and ``wait`` block the calling thread."""
 
     def __init__(self, peer: str) -> None:
         super().__init__(peer, session_pb2.Frame, parse_frame, limit_bytes=QUEUE_BYTES, close_s=CLOSE_S)
@@ -300,13 +305,17 @@ class StreamPipe(Stream[Frame]):
             raise RuntimeError("a wait without a time limit ended without a frame")
         return frame
 
-    async def pause(self) -> None:
-        """Sleep for a moment.
+    def can_put(self, frame: Frame) -> bool:
+        """Whether :meth:`put` would not wait, be it that it would raise."""
+        with self._changed:
+            return self._outgoing.has_room(pieces_of(frame)) or self._over
 
-        Raises:
-            PeerLost: the stream has ended.
-            VflError: what :meth:`cancel` was called with.
-        """
+    async def wait(self, ready: Callable[[], bool]) -> None:
+        """Wait until ``ready``, which asks :meth:`can_put` and :meth:`can_get`."""
+        self._wait(ready)
+
+    async def pause(self) -> None:
+        """Sleep for a moment. Raises PeerLost, or what :meth:`cancel` was called with."""
         if over := self._cancelled or self.ended:
             raise over
         time.sleep(PAUSE_S)
@@ -316,7 +325,8 @@ class LinkStream(Stream[session_pb2.Notice]):
     """The standing link between two nodes."""
 
     def __init__(self, peer: str) -> None:
-        super().__init__(peer, session_pb2.Notice, _notice, limit_bytes=LINK_BYTES, close_s=LINK_CLOSE_S)
+        parse = session_pb2.Notice.FromString
+        super().__init__(peer, session_pb2.Notice, lambda of: parse(b"".join(of)), limit_bytes=LINK_BYTES, close_s=LINK_CLOSE_S)
 
     def send(self, notice: session_pb2.Notice) -> None:
         """Queue one notice. Raises PeerLost when the link has ended; a link ends if its queue stays full for LINK_SEND_S."""
@@ -338,7 +348,3 @@ class LinkStream(Stream[session_pb2.Notice]):
             ProtocolError: the bytes are not a notice, or the notice is too large (``E_SIZE``).
         """
         return self._get(timeout_s)
-
-
-def _notice(pieces: Sequence[bytes]) -> session_pb2.Notice:
-    return session_pb2.Notice.FromString(b"".join(pieces))

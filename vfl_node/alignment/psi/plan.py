@@ -18,8 +18,8 @@ class IntersectionPlan(AlignmentPlan):
     def lists(self, n_a: int, n_p: int, m: int) -> list[ListCost]:
         """As :meth:`AlignmentPlan.lists`. The comments number the protocol's steps."""
         return [
-            ListCost("active", n_a, ListWork.HASHED, 1, powered=2),  # 1
-            ListCost("passive", n_p, ListWork.HASHED, 1, powered=2),  # 2
+            ListCost("active", n_a, ListWork.HASHED, 1, powered=1),  # 1
+            ListCost("passive", n_p, ListWork.HASHED, 1, powered=1),  # 2
             ListCost("passive", n_a, ListWork.STORED, 2),  # 3
             ListCost("active", n_p, ListWork.STORED, 2),  # 4
         ]
