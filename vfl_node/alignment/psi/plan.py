@@ -24,6 +24,10 @@ class IntersectionPlan(AlignmentPlan):
             ListCost("active", n_p, ListWork.STORED, 2),  # 4
         ]
 
+    def is_duplex(self, parties: int) -> bool:
+        """As :meth:`AlignmentPlan.is_duplex`: of two; of several one after the other sends."""
+        return parties == 2
+
     def costliest_length(self, n_a: int, n_p: int) -> int:
         """0, which stands for any length: the lists do not depend on it."""
         return 0

@@ -29,6 +29,10 @@ class UnionPlan(AlignmentPlan):
             ListCost("active", n_p, ListWork.STORED, 5, powered=5),  # 12, reply
         ]
 
+    def is_duplex(self, parties: int) -> bool:
+        """As :meth:`AlignmentPlan.is_duplex`: of two; of several one after the other sends."""
+        return parties == 2
+
     def costliest_length(self, n_a: int, n_p: int) -> int:
         """The union of sets that share nothing."""
         return n_a + n_p
