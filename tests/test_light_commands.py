@@ -188,6 +188,6 @@ def test_a_node_starts_without_what_it_trains_with() -> None:
     """It has what reads tables and talks with peers; tests/node/test_without_torch.py has it align, and then train."""
     listed = "import sys, vfl_node.node.serving; print(*sys.modules)"
     shown = subprocess.run([sys.executable, "-c", listed], capture_output=True, text=True, check=True, env=os.environ)
-    assert HEAVY & set(shown.stdout.split()) == {"numpy", "pyarrow", "grpc", "google", "uvicorn", "starlette", "jinja2"} | (
-        {"safetensors", "nacl"}
+    assert HEAVY & set(shown.stdout.split()) == (
+        {"numpy", "pyarrow", "grpc", "google", "uvicorn", "starlette", "jinja2", "safetensors"}
     )

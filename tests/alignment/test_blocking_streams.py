@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -37,6 +38,18 @@ class Narrow:
 
     async def get(self):
         return session_pb2.Frame.FromString(self.inbox.get(timeout=240))
+
+    def can_put(self, frame):
+        return not self.outbox.full()
+
+    def can_get(self):
+        return not self.inbox.empty()
+
+    async def wait(self, ready):
+        limit = time.monotonic() + 240
+        while not ready():
+            assert time.monotonic() < limit, "both ends wait"
+            time.sleep(1e-4)
 
     def close(self):
         pass

@@ -124,14 +124,14 @@ def test_stages_add_up_to_the_whole(protocol: str) -> None:
 
 
 def test_in_a_stage_both_parties_work_at_the_same_time() -> None:
-    """With equal sets no party ever waits for the other one's powers; with unequal ones somebody does."""
+    """Whatever the sizes: a party whose own list is short computes more powers of the other's meanwhile."""
 
     def waited(n_a: int, n_p: int) -> int:
         slower = sum(max(stage.powers.values()) for stage in plan_of(ALIGNMENTS["psu"]).stages(n_a, n_p, n_a + n_p))
         return slower - max(plan_of(ALIGNMENTS["psu"]).counts(n_a, n_p, n_a + n_p).powers.values())
 
     assert waited(100, 100) == 0
-    assert waited(100, 1000) == 2 * 900
+    assert waited(100, 1000) == 0
 
 
 @pytest.mark.parametrize("terms", [{}, {"padding": 1}, {"padding": 5}, {"dummies": 4}, {"padding": 3, "dummies": 4}])

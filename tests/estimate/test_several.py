@@ -120,10 +120,10 @@ def test_pairs_take_their_turns() -> None:
     plan = plan_of(ALIGNMENTS["psi-pairs"])
     stages = plan.stages_of_several([100, 1000, 400], 30)
     assert [tuple(each.powers for each in stage) for stage in stages] == [
-        (100, 1000, 0),
-        (1000, 100, 0),
-        (100, 0, 400),
-        (400, 0, 100),
+        (1100, 1100, 0),
+        (0, 0, 0),
+        (500, 0, 500),
+        (0, 0, 0),
     ]
     assert sum_stages(stages)[0] == PartyCounts(hashes=200, powers=1600, sent=1600, received=1600, spilled=3200)
     assert sum_stages(stages) == plan.most_of_several([100, 1000, 400])
@@ -169,7 +169,7 @@ def test_all_goes_over_the_active_partys_wire() -> None:
     found = estimate(plan(rate_mbit_s=1e-6, rtt_ms=500))
     elements = 7 * 1400 + 8 * 100 + 5 * 30  # (4k − 1)·Σ n_j + 4k·n_0 + (3k − 1)·m
     assert exact(found["psi"], "wire_s") == elements * 32 * 8 + (9 + 2) * 0.5
-    assert exact(found["psi-pairs"], "wire_s") == (2 * (1100 + 500) * 32 + 2 * 30 * 4) * 8 + (4 + 2) * 0.5
+    assert exact(found["psi-pairs"], "wire_s") == (2 * (1000 + 400) * 32 + 2 * 30 * 4) * 8 + (4 + 2) * 0.5
     assert exact(found["psi-pairs"], "sent_bytes") == 1600 * 32 + 2 * 30 * 4
     lab = estimate(plan(party="lab", rate_mbit_s=1e-6, rtt_ms=500))
     assert lab["psi"]["wire_s"] == found["psi"]["wire_s"]

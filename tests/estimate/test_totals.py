@@ -56,8 +56,8 @@ def test_a_part_of_the_records() -> None:
 
 def test_in_each_stage_the_slower_party_counts_and_cores_share_the_powers() -> None:
     found = estimate(plan())
-    assert exact(found["psi"], "computing_s") == pytest.approx((1000 + 1000) / 4, rel=1e-6)
-    assert exact(found["psu"], "computing_s") == pytest.approx((5 * 1000 + 1070) / 4, rel=1e-6)
+    assert exact(found["psi"], "computing_s") == pytest.approx((1000 + 100) / 4, rel=1e-6)
+    assert exact(found["psu"], "computing_s") == pytest.approx((3 * 1000 + 2 * 100 + 1070) / 4, rel=1e-6)
     assert exact(found["psu"], "cpu_s") == pytest.approx(3 * 100 + 2 * 1000 + 1070, rel=1e-6)
     passive = estimate(plan(party="lab"))
     assert exact(passive["psu"], "cpu_s") == pytest.approx(3 * 1000 + 2 * 100 + 1070, rel=1e-6)
@@ -71,7 +71,7 @@ def test_what_holds_pythons_lock_gains_nothing_from_cores() -> None:
 
 
 def test_the_slowest_of_computing_wire_and_disk_is_the_time() -> None:
-    bits = (100 + 1000 + 100 + 1000) * 32 * 8  # all lists of PSI, both ways
+    bits = (1000 + 1000) * 32 * 8  # of PSI the longer list of each stage
     wire = estimate(plan(rate_mbit_s=1e-6, rtt_ms=500))["psi"]
     assert exact(wire, "wall_s") == exact(wire, "wire_s") == bits + 4 * 0.5
     slow = Machine(cores=4, hash_s=0, power_s=1, decode_s=0, find_s=0, sha256_s=0, disk_bytes_per_s=1)

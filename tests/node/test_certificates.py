@@ -23,7 +23,7 @@ from vfl_node.settings.node import Settings, Tls
 from vfl_node.transport.authority import make_key_and_request, shorten, sign
 from vfl_node.transport.credentials import Credentials, load_credentials
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Notice
-from vfl_node.transport.streams import LinkStream
+from vfl_node.transport.link_stream import LinkStream
 
 NOW = datetime(2030, 5, 1, 12, 0, tzinfo=timezone.utc)
 DAY = timedelta(days=1)

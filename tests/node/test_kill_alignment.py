@@ -36,10 +36,17 @@ SENT = {  # who sends which list, of how many rows
 }
 COMPUTED = {  # who computes and stores which
     "psu": {
-        "clinic": ("step-3", "step-5-powers", "step-8", "step-11-request", "step-12-request-powers", "own"),
-        "lab": ("step-5", "step-3-powers", "step-8-powers", "step-12-request", "step-11-reply", "own"),
+        "clinic": ("step-3", "step-5-powers", "step-8", "step-11-request", "step-12-request-powers", "step-11-reply-powers"),
+        "lab": (
+            "step-5",
+            "step-3-powers",
+            "step-8-powers",
+            "step-12-request",
+            "step-11-request-powers",
+            "step-12-reply-powers",
+        ),
     },
-    "psi": {"clinic": ("step-1", "step-2-powers"), "lab": ("step-2", "step-3")},
+    "psi": {"clinic": ("step-1", "step-2-powers"), "lab": ("step-2", "step-1-powers")},
     "apsi": {
         "clinic": ("step-4", "step-3-powers", "step-8", "step-10-powers", "own"),
         "lab": ("step-3", "step-4-powers", "step-8-powers", "step-12-powers"),
@@ -58,6 +65,8 @@ DEATHS = [  # protocol, who dies, of what, in which list
 MATRIX = [(*death, place) for death in DEATHS for place in PLACES]
 SOME = [  # in one process tests/alignment/test_restart.py has many more
     ("psu", "clinic", "send", "step-8", "middle"),
+    ("psu", "lab", "append", "step-12-reply-powers", "middle"),
+    ("psi", "lab", "append", "step-1", "start"),
     ("apsi", "clinic", "append", "step-6", "end"),
 ]
 
@@ -137,11 +146,14 @@ def test_killed_in_a_list(nodes: Nodes, protocol: str, victim: str, what: str, a
     assert nodes.outcome(job_id) == expected
 
 
-@pytest.mark.parametrize("victim", ["lab", pytest.param("clinic", marks=pytest.mark.slow)])
-def test_stopped_in_a_list(nodes: Nodes, victim: str) -> None:
+@pytest.mark.parametrize(
+    ("victim", "among"),
+    [pytest.param("clinic", "step-11-reply-powers", marks=pytest.mark.slow), ("lab", "step-12-reply-powers")],
+)
+def test_stopped_in_a_list(nodes: Nodes, victim: str, among: str) -> None:
     """SIGTERM: the chunk under way may be lost, the node ends well, and the peer waits."""
     expected = nodes.clean("psu")
-    job_id = nodes.submit("psu", of=signal.SIGTERM, **{victim: ("append", "own", "start")})
+    job_id = nodes.submit("psu", of=signal.SIGTERM, **{victim: ("append", among, "start")})
     nodes.wait_dead(victim, 0)
     nodes.federation.start(victim)
     assert nodes.outcome(job_id) == expected

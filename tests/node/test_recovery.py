@@ -57,8 +57,8 @@ class Cut:
         self._count()
         return await self._pipe.get()
 
-    def close(self) -> None:
-        self._pipe.close()
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._pipe, name)
 
 
 @pytest.fixture(scope="module", autouse=True)

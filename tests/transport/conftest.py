@@ -23,10 +23,11 @@ from vfl_node.transport.channel import Channel, run
 from vfl_node.transport.credentials import Credentials, load_credentials, write_private
 from vfl_node.transport.dialer import Dialer
 from vfl_node.transport.identity import dns_of
+from vfl_node.transport.link_stream import LinkStream
 from vfl_node.transport.memory import memory_channels, run_together
 from vfl_node.transport.probes import ProbeStream
 from vfl_node.transport.server import NodeServer
-from vfl_node.transport.streams import LinkStream, Stream, StreamPipe
+from vfl_node.transport.streams import Stream, StreamPipe
 
 FEDERATION = "trial"
 PEM = serialization.Encoding.PEM

@@ -12,7 +12,8 @@ from vfl_node.errors import Cancelled, PeerLost, ProtocolError
 from vfl_node.transport.channel import run
 from vfl_node.transport.frames import PIECE_BYTES, make_frame, pieces_of
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Abort, Beat, Chunk, Frame, Notice
-from vfl_node.transport.streams import LinkStream, Stream, StreamPipe
+from vfl_node.transport.link_stream import LinkStream
+from vfl_node.transport.streams import Stream, StreamPipe
 
 
 def small(limit_bytes: int = 1000) -> Stream[Chunk]:
@@ -268,7 +269,7 @@ def test_a_message_in_pieces_smaller_than_they_may_be_is_refused_at_the_first(cu
 
 
 def test_a_peer_that_reads_no_notice_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("vfl_node.transport.streams.LINK_SEND_S", 0.05)
+    monkeypatch.setattr("vfl_node.transport.link_stream.LINK_SEND_S", 0.05)
     link = LinkStream("lab")
     beat = Notice(beat=Beat(progressed=True))
     while link._outgoing.has_room((beat.SerializeToString(),)):

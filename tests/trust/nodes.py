@@ -15,9 +15,10 @@ from tests.trust.parties import FEDERATION, Party
 from vfl_node.errors import PolicyError, VflError
 from vfl_node.transport.generated.vfl.v1.session_pb2 import PairMessage
 from vfl_node.transport.guests import GuestCall
+from vfl_node.transport.link_stream import LinkStream
 from vfl_node.transport.probes import ProbeStream
 from vfl_node.transport.server import NodeServer
-from vfl_node.transport.streams import LinkStream, StreamPipe
+from vfl_node.transport.streams import StreamPipe
 from vfl_node.trust import pairing
 from vfl_node.trust.invites import Invites, parse_code
 from vfl_node.trust.pairing import Inviter, Joiner, Met, OwnSide

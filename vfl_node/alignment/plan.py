@@ -39,6 +39,10 @@ class AlignmentPlan(ABC):
     def costliest_length(self, n_a: int, n_p: int) -> int:
         """The m at which :meth:`lists` cost most."""
 
+    def is_duplex(self, parties: int) -> bool:
+        """Whether each of so many data parties sends its lists of a stage while it receives those of the other one."""
+        return False
+
     def counts(self, n_a: int, n_p: int, m: int) -> Counts:
         """What the whole alignment costs; arguments as :meth:`lists`."""
         return total(self.lists(n_a, n_p, m))

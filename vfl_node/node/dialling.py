@@ -14,7 +14,7 @@ from vfl_node.node.peer_state import PeerStates
 from vfl_node.settings.node import Settings
 from vfl_node.transport.credentials import Credentials
 from vfl_node.transport.dialer import Dialer
-from vfl_node.transport.streams import LinkStream
+from vfl_node.transport.link_stream import LinkStream
 
 log = structlog.get_logger()
 

@@ -15,7 +15,8 @@ from vfl_node.session.preflight import version_error
 from vfl_node.settings.node import Settings
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Echo, Hello, Notice
 from vfl_node.transport.identity import Validity
-from vfl_node.transport.streams import LinkStream, StreamPipe
+from vfl_node.transport.link_stream import LinkStream
+from vfl_node.transport.streams import StreamPipe
 from vfl_node.version import OLDEST_SENT, PROTOCOL_VERSION, VERSION, common_version
 
 CLOCKS_S = 120

@@ -27,9 +27,10 @@ from vfl_node.transport.channel import Channel
 from vfl_node.transport.credentials import Credentials
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Notice
 from vfl_node.transport.guests import Guests
+from vfl_node.transport.link_stream import LinkStream
 from vfl_node.transport.recorder import Recorder
 from vfl_node.transport.server import NodeServer
-from vfl_node.transport.streams import LinkStream, StreamPipe
+from vfl_node.transport.streams import StreamPipe
 
 log = structlog.get_logger()
 

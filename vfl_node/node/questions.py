@@ -11,7 +11,7 @@ from vfl_node.node.calls import Waiting
 from vfl_node.node.peer_state import PeerState
 from vfl_node.session.preflight import SAME_VERSION
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Notice
-from vfl_node.transport.streams import LinkStream
+from vfl_node.transport.link_stream import LinkStream
 
 
 class Questions:

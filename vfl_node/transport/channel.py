@@ -20,16 +20,17 @@ from typing import Any, TypeVar
 import numpy as np
 from google.protobuf.message import DecodeError, Message
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from vfl_node.errors import Cancelled, PeerError, PeerLost, ProtocolError, StateError, UsageError, VflError, peer_text
 from vfl_node.process import failpoints
 from vfl_node.transport import bounds
+from vfl_node.transport.both_ways import BothWays
 from vfl_node.transport.bounds import MAX_FRAME_BYTES
 from vfl_node.transport.fields import Buffer, append_head, last_field
 from vfl_node.transport.frames import LONG_BYTES, Frame, body_pieces, make_frame
 from vfl_node.transport.generated.vfl.v1 import session_pb2
 from vfl_node.transport.pipe import Digest, Pipe, Traffic
-from vfl_node.transport.trace import Trace
 
 CHUNK_BYTES = 1 << 19
 """Size of a chunk of rows: chunks of 512 KiB to 1 MiB were sent fastest over loopback with mutual TLS."""
@@ -43,20 +44,12 @@ Rows = NDArray[np.uint8]
 """n elements of the same width in bytes, uint8[n, width], contiguous."""
 
 
-class Channel:
-    """One conversation with one peer about one job.
-
-    Attributes:
-        peer: the peer's name, as in its certificate.
-        traffic: phase → :class:`Traffic` in it.
-        trace: records when each message was sent or arrived.
-    """
+class Channel(BothWays):
+    """One conversation with one peer about one job."""
 
     def __init__(self, pipe: Pipe, *, peer: str, job_id: str, attempt: int = 0) -> None:
-        self.peer, self.job_id, self.attempt = peer, job_id, attempt
-        self.traffic: dict[str, Traffic] = {}
-        self.trace = Trace()
-        self._pipe, self._phase = pipe, "preflight"
+        super().__init__(pipe, peer, attempt)
+        self.job_id = job_id
         self._sent = self._received = 0
         self._digest_sent, self._digest_received = hashlib.sha256(), hashlib.sha256()
         self._unhashed: Sequence[Buffer] = ()  # the newest message that arrived
@@ -124,21 +117,10 @@ class Channel:
     async def _frame(self, expected: type[Message]) -> Frame:
         failpoints.reach("receive")
         self._hash_received()
-        frame = await self._next()
+        frame = await self._take()
         self._check(frame, expected.DESCRIPTOR.full_name)
         self._unhashed = body_pieces(frame)  # kept for the digest, because the reader may change ``body``
         return frame
-
-    async def _next(self) -> Frame:
-        """What comes next, counted and traced before it is checked: so is what cannot be taken."""
-        since = self.trace.now()
-        frame = await self._pipe.get()
-        self._note(frame, since, sent=False)
-        return frame
-
-    def _note(self, frame: Frame, since: int, *, sent: bool) -> None:
-        self.traffic.setdefault(self._phase, Traffic()).add(frame.ByteSize(), sent=sent)
-        self.trace.add(self.peer, self.attempt, frame, since, sent=sent)
 
     def _hash_received(self) -> None:
         """Add the newest message that arrived to the digest. It is done late, because the peer may wait for an answer to it."""
@@ -297,23 +279,23 @@ class Channel:
                 for_peer="a message of this job would be too large",
             )
         self._sent += 1
-        since = self.trace.now()
         await self._transmit(frame)
-        self._note(frame, since, sent=True)
         return frame
 
     async def _transmit(self, frame: Frame) -> None:
         try:
             failpoints.reach("send")
-            await self._pipe.put(frame)
-        except PeerLost:
-            await self._tell_why()
+            await self._give(frame)
+        except PeerLost as lost:
+            if not self._in_turns:  # else what arrives is read anyway
+                await self._tell_why(lost)
             raise
 
-    async def _tell_why(self) -> None:
+    @override
+    async def _tell_why(self, lost: PeerLost) -> None:
         """Raise what a lost peer sent last: PeerError if it stopped the job, PeerLost if it paused or gave no reason."""
         while True:
-            frame = await self._next()
+            frame = await self._take()
             if frame.type == session_pb2.Abort.DESCRIPTOR.full_name:
                 self._check(frame, "")
 

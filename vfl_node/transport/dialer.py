@@ -18,8 +18,9 @@ from vfl_node.transport import calls
 from vfl_node.transport.credentials import Credentials
 from vfl_node.transport.diagnosis import certificate_at, diagnose
 from vfl_node.transport.identity import MALFORMED, Validity, dns_of
+from vfl_node.transport.link_stream import LinkStream
 from vfl_node.transport.probes import ProbeStream
-from vfl_node.transport.streams import LinkStream, Stream, StreamPipe
+from vfl_node.transport.streams import Stream, StreamPipe
 
 _DIALER_OPTIONS = (*calls.OPTIONS, ("grpc.use_local_subchannel_pool", 1), ("grpc.enable_retries", 0))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Collection, Coroutine, Generator, Iterable
+from collections.abc import Callable, Collection, Coroutine, Generator, Iterable
 from itertools import chain, combinations
 from threading import Event
 from typing import Any
@@ -42,6 +42,15 @@ class _MemoryPipe:
         if self.other.closed and not self.inbox:
             raise PeerLost("the peer has ended its conversation")
         await suspend()
+
+    def can_put(self, frame: Frame) -> bool:
+        return True
+
+    def can_get(self) -> bool:
+        return bool(self.inbox) or self.other.closed
+
+    async def wait(self, ready: Callable[[], bool]) -> None:
+        await suspend()  # also if it is ready: all parties get on at the same pace
 
     def close(self) -> None:
         self.closed = True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from itertools import chain
 from threading import Event
@@ -38,6 +38,15 @@ class Pipe(Protocol):
 
     async def pause(self, bell: Event | None = None) -> None:
         """Let other parties run for a moment, or until ``bell`` is set. Raises PeerLost when the peer is gone."""
+
+    def can_put(self, frame: Frame) -> bool:
+        """Whether :meth:`put` would not wait, be it that it would raise."""
+
+    def can_get(self) -> bool:
+        """The same of :meth:`get`."""
+
+    async def wait(self, ready: Callable[[], bool]) -> None:
+        """Return when ``ready``, which asks :meth:`can_put` and :meth:`can_get`, may have become true."""
 
     def close(self) -> None:
         """Free the transport. Idempotent."""

@@ -24,8 +24,9 @@ from vfl_node.transport.connections import Connections, bind_error, most_connect
 from vfl_node.transport.credentials import Credentials
 from vfl_node.transport.guests import Entrance, Guests
 from vfl_node.transport.identity import party_of, uri_of
+from vfl_node.transport.link_stream import LinkStream
 from vfl_node.transport.probes import ProbeStream
-from vfl_node.transport.streams import LinkStream, Stream, StreamPipe
+from vfl_node.transport.streams import Stream, StreamPipe
 
 STREAMS_PER_PARTY = 32
 """Default number of streams that one party may have open at a server: its link and its conversations."""

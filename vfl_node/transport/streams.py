@@ -16,7 +16,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
 from typing import Generic, TypeVar
 
 from cryptography import x509
@@ -33,17 +32,8 @@ from vfl_node.transport.piece_queue import PieceQueue
 QUEUE_BYTES = 16 << 20
 """Bytes that may wait in each direction of a conversation."""
 
-LINK_BYTES = 1 << 20
-"""Bytes that may wait in each direction of a standing link; notices are small."""
-
 CLOSE_S = 5.0
 """How long closing a conversation waits until its last messages are sent."""
-
-LINK_SEND_S = 15.0
-"""How long a notice waits for room on a link: a peer that reads nothing must not block jobs and owner of this node."""
-
-LINK_CLOSE_S = 1.0
-"""The same for a link, which has no last message that matters."""
 
 M = TypeVar("M", bound=Message | LongFrame)
 
@@ -69,7 +59,7 @@ class Stream(Generic[M]):
         self.instance = ""  # of the peer's process, once the transport knows
         self.job_id = ""  # of the job whose conversation it is, once there is one
         self.shown: tuple[x509.Certificate, ...] = ()  # by the peer: its certificate, then others; if the transport knows
-        self.most_bytes = bounds.bound(message).most_bytes  # of a message that is received
+        self.most_bytes = bounds.bound(message).most_bytes  # of a message that is received; less once the job is known
         self._message, self._parse = message, parse
         self._close_s = close_s
         self._changed = threading.Condition()
@@ -161,9 +151,7 @@ class Stream(Generic[M]):
     def _piece(self, timeout_s: float | None) -> bytes | None:
         """The next message or piece of a message; None after ``timeout_s`` without one."""
         with self._changed:
-            self.waiting_since = time.monotonic()
-            self._changed.wait_for(lambda: self._inbox or self._end or self._closing or self._cancelled, timeout_s)
-            self.waiting_since = None
+            self._wait(self.can_get, timeout_s)
             if self._cancelled:
                 raise self._cancelled
             if not self._inbox:
@@ -173,6 +161,17 @@ class Stream(Generic[M]):
             (data,) = self._inbox.popleft()
             self._changed.notify_all()
             return data
+
+    def can_get(self) -> bool:
+        """Whether a reader would not wait, be it that it would raise; of a long message the first piece may be there alone."""
+        return bool(self._inbox or self._end or self._closing or self._cancelled)
+
+    def _wait(self, ready: Callable[[], bool], timeout_s: float | None = None) -> None:
+        """Wait for the peer."""
+        with self._changed:
+            self.waiting_since = time.monotonic()
+            self._changed.wait_for(ready, timeout_s)
+            self.waiting_since = None
 
     # What the transport calls.
 
@@ -276,11 +275,7 @@ PAUSE_S = 0.003
 
 
 class StreamPipe(Stream[Frame]):
-    """A :class:`~vfl_node.transport.pipe.Pipe` whose ``put`` and ``get`` block the calling thread.
-
-    Attributes:
-        most_bytes: largest size of a received frame; set to what the job needs when the job is known.
-    """
+    """A :class:`~vfl_node.transport.pipe.Pipe` whose ``put``, ``get`` and ``wait`` block the calling thread."""
 
     def __init__(self, peer: str) -> None:
         super().__init__(peer, session_pb2.Frame, parse_frame, limit_bytes=QUEUE_BYTES, close_s=CLOSE_S)
@@ -304,6 +299,15 @@ class StreamPipe(Stream[Frame]):
         assert frame is not None  # it waits without a time limit
         return frame
 
+    def can_put(self, frame: Frame) -> bool:
+        """Whether :meth:`put` would not wait, be it that it would raise."""
+        with self._changed:
+            return self._outgoing.has_room(pieces_of(frame)) or self._over
+
+    async def wait(self, ready: Callable[[], bool]) -> None:
+        """Wait until ``ready``, which asks :meth:`can_put` and :meth:`can_get`."""
+        self._wait(ready)
+
     def watch(self, bell: threading.Event) -> None:
         """Set ``bell`` when the stream ends or is cancelled, and at once if it has been."""
         with self._changed:
@@ -316,35 +320,3 @@ class StreamPipe(Stream[Frame]):
         if over := self._cancelled or self.ended:
             raise over
         time.sleep(PAUSE_S) if bell is None else bell.wait()
-
-
-class LinkStream(Stream[session_pb2.Notice]):
-    """The standing link between two nodes."""
-
-    def __init__(self, peer: str) -> None:
-        super().__init__(peer, session_pb2.Notice, _notice, limit_bytes=LINK_BYTES, close_s=LINK_CLOSE_S)
-
-    def send(self, notice: session_pb2.Notice) -> None:
-        """Queue one notice. Raises PeerLost when the link has ended; a link ends if its queue stays full for LINK_SEND_S."""
-        self._put(notice, LINK_SEND_S)
-
-    def part(self, reason: str, error: VflError) -> None:
-        """Tell the peer for what ``reason`` the link ends, if it reads that in time, and end it for ``error``."""
-        with suppress(PeerLost), self._changed:
-            self._parting = error  # a peer that reads the reason ends the stream itself
-            self.send(session_pb2.Notice(parting=reason, parting_code=error.peer_code))
-            self._changed.wait_for(lambda: self._over, self._close_s)  # what is sent may not have left before that
-        self.end(error)
-
-    def receive(self, timeout_s: float) -> session_pb2.Notice | None:
-        """The next notice; None after ``timeout_s`` without one.
-
-        Raises:
-            PeerLost: the link has ended.
-            ProtocolError: the bytes are not a notice, or the notice is too large (``E_SIZE``).
-        """
-        return self._get(timeout_s)
-
-
-def _notice(pieces: Sequence[bytes]) -> session_pb2.Notice:
-    return session_pb2.Notice.FromString(b"".join(pieces))

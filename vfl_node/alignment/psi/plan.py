@@ -18,11 +18,15 @@ class IntersectionPlan(AlignmentPlan):
     def lists(self, n_a: int, n_p: int, m: int) -> list[ListCost]:
         """As :meth:`AlignmentPlan.lists`. The comments number the protocol's steps."""
         return [
-            ListCost("active", n_a, ListWork.HASHED, 1, powered=2),  # 1
-            ListCost("passive", n_p, ListWork.HASHED, 1, powered=2),  # 2
+            ListCost("active", n_a, ListWork.HASHED, 1, powered=1),  # 1
+            ListCost("passive", n_p, ListWork.HASHED, 1, powered=1),  # 2
             ListCost("passive", n_a, ListWork.STORED, 2),  # 3
             ListCost("active", n_p, ListWork.STORED, 2),  # 4
         ]
+
+    def is_duplex(self, parties: int) -> bool:
+        """As :meth:`AlignmentPlan.is_duplex`: of two; of several one after the other sends."""
+        return parties == 2
 
     def costliest_length(self, n_a: int, n_p: int) -> int:
         """0, which stands for any length: the lists do not depend on it."""

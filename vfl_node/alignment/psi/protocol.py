@@ -17,6 +17,9 @@ step  sent by  list (elements)                        order
 5     (both)   I_a^{ab} ∩ I_p^{ab}, the shared order  sorted
 ====  =======  =====================================  ===========
 
+Both parties send their own lists at the same time (steps 1, 2). Meanwhile each computes the powers of what arrives. These leave
+(steps 3, 4) only when the other's list has arrived whole, is the one of its mark and has no element twice.
+
 Leaks: n_a and n_p, which the job's ``padding`` rounds up; and to each party *which* of its records the other party also holds.
 
 Cost: n_a + n_p group operations at each party, and one hash for each own identifier.
@@ -44,10 +47,11 @@ async def active(lists: Lists) -> Alignment:
     n_p = await lists.meet(receives=("step 2", "step 3"))
     a = lists.draw_lasting("scalar")
     order = lists.order("step 1")
-    await lists.send("step 1", lists.blind("step 1", order, a))
-    i_p_ab = await lists.receive_powers("step 2", a, at_least=n_p, at_most=n_p, lasting=True)  # while P computes step 3
-    i_a_ab = await lists.receive("step 3", count=len(lists.own))
-    await lists.send("step 4", i_p_ab)
+    i_p_ab = await lists.channel.duplex(
+        lists.send("step 1", lists.blind("step 1", order, a)),
+        lists.receive_powers("step 2", a, at_least=n_p, at_most=n_p, lasting=True),
+    )
+    i_a_ab = await lists.channel.duplex(lists.send("step 4", i_p_ab), lists.receive("step 3", count=len(lists.own)))
     return _alignment(lists, i_a_ab, i_p_ab, order)
 
 
@@ -60,12 +64,11 @@ async def passive(lists: Lists) -> Alignment:
     n_a = await lists.meet(receives=("step 1", "step 4"))
     b = lists.draw_lasting("scalar")
     order = lists.order("step 2")
-    i_p_b = lists.blind("step 2", order, b).whole()  # while A computes step 1
-    i_a_a = await lists.receive("step 1", count=n_a, distinct=False, lasting=True)
-    await lists.send("step 2", i_p_b)
-    i_a_ab = lists.powers("step 3", i_a_a, b).whole()
-    await lists.send("step 3", lists.check_distinct("step 1", i_a_ab))
-    i_p_ab = await lists.receive("step 4", count=len(lists.own))
+    i_a_ab = await lists.channel.duplex(
+        lists.send("step 2", lists.blind("step 2", order, b)),
+        lists.receive_powers("step 1", b, at_least=n_a, at_most=n_a, lasting=True),
+    )
+    i_p_ab = await lists.channel.duplex(lists.send("step 3", i_a_ab), lists.receive("step 4", count=len(lists.own)))
     return _alignment(lists, i_p_ab, i_a_ab, order)
 
 

@@ -18,6 +18,10 @@ class PairwisePlan(IntersectionPlan):
     compared_with = "psu"
     bytes_a_row = POSITION_BYTES
 
+    def is_duplex(self, parties: int) -> bool:
+        """As :meth:`AlignmentPlan.is_duplex`: those of each pair."""
+        return True
+
     def stages_of_several(self, sizes: Sequence[int], m: int) -> list[tuple[PartyCounts, ...]]:
         """As :meth:`AlignmentPlan.stages_of_several`: those of each pair, one pair after the other."""
         return list(self._stages_of_pairs(sizes, m))

@@ -18,16 +18,20 @@ class UnionPlan(AlignmentPlan):
     def lists(self, n_a: int, n_p: int, m: int) -> list[ListCost]:
         """As :meth:`AlignmentPlan.lists`; the numbers are the paper's steps."""
         return [
-            ListCost("active", n_a, ListWork.HASHED, 1, powered=2),  # 3
-            ListCost("passive", n_p, ListWork.HASHED, 1, powered=2),  # 5
+            ListCost("active", n_a, ListWork.HASHED, 1, powered=1),  # 3
+            ListCost("passive", n_p, ListWork.HASHED, 1, powered=1),  # 5
             ListCost("passive", n_a, ListWork.STORED, 2),  # 4
             ListCost("active", m, ListWork.POWERED, 3, powered=3),  # 8
-            ListCost("active", n_a, ListWork.HASHED, 4, powered=5),  # 11, request
+            ListCost("active", n_a, ListWork.HASHED, 4, powered=4),  # 11, request
             ListCost("passive", m, ListWork.STORED, 4),  # 9
-            ListCost("passive", n_p, ListWork.HASHED, 4, powered=5),  # 12, request
-            ListCost("passive", n_a, ListWork.STORED, 5, powered=6),  # 11, reply
-            ListCost("active", n_p, ListWork.STORED, 5, powered=6),  # 12, reply
+            ListCost("passive", n_p, ListWork.HASHED, 4, powered=4),  # 12, request
+            ListCost("passive", n_a, ListWork.STORED, 5, powered=5),  # 11, reply
+            ListCost("active", n_p, ListWork.STORED, 5, powered=5),  # 12, reply
         ]
+
+    def is_duplex(self, parties: int) -> bool:
+        """As :meth:`AlignmentPlan.is_duplex`: of two; of several one after the other sends."""
+        return parties == 2
 
     def costliest_length(self, n_a: int, n_p: int) -> int:
         """The union of sets that share nothing."""

@@ -32,8 +32,9 @@ Cost: 3·n_own + 2·n_theirs + m group operations at each party, and two hashes 
 Deviations from the paper: (1) Step 6 (I_p^{s1 t1} to Pp) is left out: only Pa merges, and Pp could learn from its order.
 (2) Step 9 is sorted instead of shuffled, which hides as much. (3) The requests of steps 11 and 12 are permuted too.
 
-The table is in the order of sending. Only one party at a time sends a long list, so that bounded buffers cannot block both,
-and each party computes while the other one does.
+The table is in the order of sending. Both parties send at the same time: step 3 beside 5, the request of 11 beside 9 and the
+request of 12, and the replies beside each other. Meanwhile each computes the powers of what arrives. Nothing derived from a
+list leaves before that list has arrived whole, is the one of its mark and has no element twice.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vfl_node.alignment.alignment import Alignment, PeerFacts
+from vfl_node.alignment.lists.columns import Column
 from vfl_node.alignment.lists.cover import shared_dummies
 from vfl_node.alignment.lists.lists import Lists
 from vfl_node.alignment.lists.side import open_lists
@@ -71,11 +73,13 @@ async def active(lists: Lists) -> Alignment:
     times = lists.group.product
     n_a = len(lists.own)
 
-    # 3. Pp may not learn from the order which of our rows are which.
-    await lists.send("step 3", lists.blind("step 3", lists.order("step 3"), s1))
+    # 3, 5. Pp may not learn from the order of step 3 which of our rows are which.
+    i_p_s1t1 = await lists.channel.duplex(
+        lists.send("step 3", lists.blind("step 3", lists.order("step 3"), s1)),
+        lists.receive_powers("step 5", s1, at_least=n_p, at_most=n_p, lasting=True),
+    )
 
-    # 5, 4. Pp computes step 4 while we compute the powers of step 5.
-    i_p_s1t1 = await lists.receive_powers("step 5", s1, at_least=n_p, at_most=n_p, lasting=True)
+    # 4.
     i_a_s1t1 = await lists.receive("step 4", count=n_a, distinct=False)
 
     # 7. L: I_a^{s1 t1}, and behind it what is new in I_p^{s1 t1}.
@@ -90,20 +94,22 @@ async def active(lists: Lists) -> Alignment:
     await lists.send("step 8", lists.powers("step 8", union, times(s2, s3)))
     del places, union  # 8 bytes an element
 
-    # 11, request.
+    # 9, 10, and the requests of 11 and 12.
+    async def receive() -> tuple[Column, Column]:
+        uids = await lists.receive("step 9", count=m, distinct=False)
+        if not is_strictly_ascending(uids.rows):
+            raise ProtocolError(f"psu step 9 from {lists.peer}: the union is not sorted and distinct", code="E_UNION")
+        scalar = times(s1, s2, s3)
+        return uids, await lists.receive_powers("step 12 request", scalar, at_least=n_p, at_most=n_p, lasting=True)
+
     order = lists.order("step 11")
-    await lists.send("step 11 request", lists.blind("step 11 request", order, s2))
+    request = lists.blind("step 11 request", order, s2)
+    uids, reply = await lists.channel.duplex(lists.send("step 11 request", request), receive())
 
-    # 9, 10.
-    uids = await lists.receive("step 9", count=m, distinct=False)
-    if not is_strictly_ascending(uids.rows):
-        raise ProtocolError(f"psu step 9 from {lists.peer}: the union is not sorted and distinct", code="E_UNION")
-
-    # 12, and the reply of 11 before ours: one long list at a time.
-    reply = await lists.receive_powers("step 12 request", times(s1, s2, s3), at_least=n_p, at_most=n_p, lasting=True)
-    answered = await lists.receive("step 11 reply", count=n_a)
-    await lists.send("step 12 reply", reply)
-    own = lists.powers("own", answered, times(s1, s3)).whole()
+    # 11, 12, the replies.
+    own = await lists.channel.duplex(
+        lists.send("step 12 reply", reply), lists.receive_powers("step 11 reply", times(s1, s3), at_least=n_a, at_most=n_a)
+    )
     return _alignment(lists, lists.place(uids, own, order), theirs=n_p)
 
 
@@ -118,34 +124,33 @@ async def passive(lists: Lists) -> Alignment:
     times = lists.group.product
     n_p = len(lists.own)
 
-    # 3, 5. Both parties compute their own list first.
-    i_p_t1 = lists.blind("step 5", lists.order("step 5"), t1).whole()
-    i_a_s1 = await lists.receive("step 3", count=n_a, distinct=False, lasting=True)
-    await lists.send("step 5", i_p_t1)
+    # 3, 5.
+    i_a_s1t1 = await lists.channel.duplex(
+        lists.send("step 5", lists.blind("step 5", lists.order("step 5"), t1)),
+        lists.receive_powers("step 3", t1, at_least=n_a, at_most=n_a, lasting=True),
+    )
 
     # 4. Without the shuffle Pa would know its rows by position, and which of them step 5 contains.
-    i_a_s1t1 = lists.check_distinct("step 3", lists.powers("step 3 powers", i_a_s1, t1).whole())
     await lists.send("step 4", lists.choose([i_a_s1t1], lists.secret.derive("step 4").permutation(n_a)))
 
-    # 8, 9. Sorted, so that Pa cannot follow an element of L to its UID.
+    # 8. Step 9 is sorted, so that Pa cannot follow an element of L to its UID.
     unsorted = await lists.receive_powers("step 8", times(t2, t3), at_least=max(n_a, n_p), at_most=n_a + n_p)
     ascending = lists.ascending(unsorted)
     lists.session.progress.emit(Advanced(n_a + n_p - len(unsorted)))  # operations that the overlap saves
 
-    # 12, request: computed while Pa computes its own of step 11.
-    order = lists.order("step 12")
-    our_request = lists.blind("step 12 request", order, t2).whole()
-    their_request = await lists.receive("step 11 request", count=n_a, distinct=False, lasting=True)
-    await lists.send("step 9", lists.choose([unsorted], ascending))
-    await lists.send("step 12 request", our_request)
+    # 9, and the requests of 11 and 12.
+    async def send() -> None:
+        await lists.send("step 9", lists.choose([unsorted], ascending))
+        await lists.send("step 12 request", lists.blind("step 12 request", order, t2))
 
-    # 11, reply: in the order of the request, and only if no two of its elements are the same.
-    reply = lists.powers("step 11 reply", their_request, times(t1, t2, t3)).whole()
-    await lists.send("step 11 reply", lists.check_distinct("step 11 request", reply))
+    order, scalar = lists.order("step 12"), times(t1, t2, t3)
+    request = lists.receive_powers("step 11 request", scalar, at_least=n_a, at_most=n_a, lasting=True)
+    reply = await lists.channel.duplex(send(), request)
 
-    # 12.
-    answered = await lists.receive("step 12 reply", count=n_p)
-    own = lists.powers("own", answered, times(t1, t3)).whole()
+    # 11, 12, the replies.
+    own = await lists.channel.duplex(
+        lists.send("step 11 reply", reply), lists.receive_powers("step 12 reply", times(t1, t3), at_least=n_p, at_most=n_p)
+    )
     return _alignment(lists, lists.place(unsorted, own, order)[ascending], theirs=n_a)
 
 
