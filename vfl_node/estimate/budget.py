@@ -78,18 +78,22 @@ class Budget:
         """
         check_limits(job, role, limits, table, self._models)
         needed = need(job, role, table, model, self._models, self._protection)
-        free, others = self.free_bytes, sum(self._reserved.values())
-        if needed.bytes + (TORCH_BYTES if job.needs_torch and not torch_is_loaded() else 0) > free:
+        free, others = self._free(TORCH_BYTES if job.needs_torch and not torch_is_loaded() else 0), sum(self._reserved.values())
+        if needed.bytes > free:
             raise _memory_error(needed, free, others)
         return needed.bytes
 
     @property
     def free_bytes(self) -> float:
         """How many bytes are left for one more job."""
+        return self._free()
+
+    def _free(self, loading: int = 0) -> float:
+        """The same, where so many bytes of libraries are still to be loaded, which are no part of what jobs may have."""
         others = sum(list(self._reserved.values()))
         idle = self._idle_bytes + (TORCH_BYTES if self._light and torch_is_loaded() else 0)
         pending = max(0, others - max(0, used_bytes() - idle))  # reserved, and not taken yet
-        free = free_bytes() - pending
+        free = free_bytes() - pending - loading
         return max(0, free if self._memory_mib is None else min(free, (self._memory_mib << 20) - others))
 
     @property

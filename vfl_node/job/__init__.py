@@ -223,8 +223,8 @@ class Job(Frozen):
 
     @property
     def needs_torch(self) -> bool:
-        """Whether it trains or predicts. A job that only aligns does without torch."""
-        return self.train is not None or self.predict is not None
+        """Whether it trains, predicts or links by similarity. A job that only aligns exact identifiers does without torch."""
+        return self.train is not None or self.predict is not None or self.align.spec.by_similarity
 
     def lasting_fields(self) -> dict[str, Any]:
         """Every field, defaults included, by the first name that it had: reports and digests have these."""

@@ -7,6 +7,7 @@ each step of a small network it takes longer than the update itself.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -93,23 +94,27 @@ class Adam(OwnOptimiser):
                     "exp_avg": torch.zeros_like(weight),
                     "exp_avg_sq": torch.zeros_like(weight),
                 }
-        steps = [self._state[number]["step"] for number in moved]
-        torch._foreach_add_(steps, 1)
-        torch._fused_adam_(
-            [self._parameters[number] for number in moved],
-            [grad for number in moved if (grad := self._parameters[number].grad) is not None],
-            [self._state[number]["exp_avg"] for number in moved],
-            [self._state[number]["exp_avg_sq"] for number in moved],
-            [],
-            steps,
-            lr=rate,
-            beta1=0.9,
-            beta2=0.999,
-            weight_decay=weight_decay,
-            eps=1e-8,
-            amsgrad=False,
-            maximize=False,
-        )
+        alike: defaultdict[tuple[torch.device, torch.dtype], list[int]] = defaultdict(list)  # as one call of the kernel wants
+        for number in moved:
+            alike[self._parameters[number].device, self._parameters[number].dtype].append(number)
+        for numbers in alike.values():
+            steps = [self._state[number]["step"] for number in numbers]
+            torch._foreach_add_(steps, 1)
+            torch._fused_adam_(
+                [self._parameters[number] for number in numbers],
+                [grad for number in numbers if (grad := self._parameters[number].grad) is not None],
+                [self._state[number]["exp_avg"] for number in numbers],
+                [self._state[number]["exp_avg_sq"] for number in numbers],
+                [],
+                steps,
+                lr=rate,
+                beta1=0.9,
+                beta2=0.999,
+                weight_decay=weight_decay,
+                eps=1e-8,
+                amsgrad=False,
+                maximize=False,
+            )
 
 
 class Sgd(OwnOptimiser):

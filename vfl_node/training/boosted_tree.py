@@ -10,12 +10,11 @@ from the peer how many records this party has, or shares (``compare.boosted_tree
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from importlib.util import find_spec
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from vfl_node.crypto.randomness import Randomness
@@ -46,12 +45,7 @@ NOTHING_TO_LEARN = "No boosted tree was trained for comparison: it has no column
 
 
 def train(session: Session, data: TrainingData, own: OwnRows, randomness: Randomness) -> RivalOutput:
-    """As :func:`begin`, and wait for it."""
-    return begin(session, data, own, randomness)()
-
-
-def begin(session: Session, data: TrainingData, own: OwnRows, randomness: Randomness) -> Callable[[], RivalOutput]:
-    """Begin to train the tree on a worker, unless the owner's settings or this machine say otherwise.
+    """Train the tree, unless the owner's settings or this machine say otherwise, and ask it about the rows measured on.
 
     Args:
         session: the attempt at the job.
@@ -61,14 +55,13 @@ def begin(session: Session, data: TrainingData, own: OwnRows, randomness: Random
             more than 10,000 rows, those that tell it when to stop: nothing secret.
 
     Returns:
-        A function that waits for the tree and gives what it says of the rows measured on; without output, and with the reason,
-        where there is none.
+        What it says; without output, and with the reason, where there is none.
 
     Cost: 8 bytes a cell; about 4 s for 100,000 rows of 50 columns (one core of a small, busy server). It is trained on
         ``compare.most_rows`` rows at most, a random part of more.
     """
     if reason := _reason(session, data):
-        return partial(RivalOutput, None, note=reason)
+        return RivalOutput(None, note=reason)
     rows, table, classes = own.not_held_out, data.table, session.job.classes
     if len(rows) > session.policy.compare.most_rows:
         rows = np.sort(rows[randomness.derive("rows").permutation(len(rows))[: session.policy.compare.most_rows]])
@@ -76,57 +69,42 @@ def begin(session: Session, data: TrainingData, own: OwnRows, randomness: Random
     labels = table.labels[rows]
     cells, categorical = design(table, rows)
     if not categorical or len(labels) == 0 or labels.min() == labels.max():
-        return partial(RivalOutput, None, note=NOTHING_TO_LEARN)
-    import torch
-
-    state = int.from_bytes(randomness.bytes(4), "big")
-    kind = Kind(0 if session.job.task == "regression" else classes, tuple(categorical), state, torch.get_num_threads())
-    told = session.machine.workers.map(fit, [(cells[rows], labels, cells[own.tested])], kind)
-    return lambda: RivalOutput(*next(told), len(rows))
-
-
-class Kind(NamedTuple):
-    """Which tree: its classes (0: it is of numbers), which columns are categories, its seed, and with how many threads."""
-
-    classes: int
-    categorical: tuple[bool, ...]
-    seed: int
-    threads: int
-
-
-def fit(kind: Kind, block: tuple[Cells, NDArray[Any], Cells]) -> tuple[Output, str]:
-    """Train a tree on the first two of a ``block``, cells and labels; what it says of the third, more cells, and its name."""
+        return RivalOutput(None, note=NOTHING_TO_LEARN)
     import sklearn  # takes a second, and is an extra
     from threadpoolctl import threadpool_limits
 
-    cells, labels, asked = block
-    with threadpool_limits(kind.threads):
-        if kind.classes:
-            name, output = _classified(cells, labels.astype(np.int64), asked, kind)
+    state = int.from_bytes(randomness.bytes(4), "big")
+    with threadpool_limits(torch.get_num_threads()):
+        if session.job.task == "regression":
+            name, output = _regressed(cells[rows], labels, cells[own.tested], categorical, state)
         else:
-            name, output = _regressed(cells, labels, asked, kind)
-    return output, f"a boosted tree ({name} of scikit-learn {sklearn.__version__})"
+            name, output = _classified(cells[rows], labels.astype(np.int64), cells[own.tested], classes, categorical, state)
+    return RivalOutput(output, f"a boosted tree ({name} of scikit-learn {sklearn.__version__})", len(rows))
 
 
-def _classified(cells: Cells, labels: NDArray[np.int64], asked: Cells, kind: Kind) -> tuple[str, Output]:
+def _classified(
+    cells: Cells, labels: NDArray[np.int64], asked: Cells, classes: int, categorical: list[bool], state: int
+) -> tuple[str, Output]:
     """The library's name for the tree, and what it says of the rows ``asked`` once it has learnt from ``cells``."""
     from sklearn.ensemble import HistGradientBoostingClassifier
 
     single = np.bincount(labels)[labels].min() == 1  # then the library cannot set rows of each class apart to stop early
     early = {"early_stopping": False} if single else {}
-    model = HistGradientBoostingClassifier(categorical_features=list(kind.categorical), random_state=kind.seed, **early)
+    model = HistGradientBoostingClassifier(categorical_features=categorical, random_state=state, **early)
     model.fit(cells, labels)
-    said = np.zeros((len(asked), kind.classes))
+    said = np.zeros((len(asked), classes))
     if len(asked):
         said[:, model.classes_] = model.predict_proba(asked)
-    return type(model).__name__, ModelOutput.clip(said[:, 1] if kind.classes == 2 else said)
+    return type(model).__name__, ModelOutput.clip(said[:, 1] if classes == 2 else said)
 
 
-def _regressed(cells: Cells, targets: NDArray[np.float64], asked: Cells, kind: Kind) -> tuple[str, Output]:
+def _regressed(
+    cells: Cells, targets: NDArray[np.float64], asked: Cells, categorical: list[bool], state: int
+) -> tuple[str, Output]:
     """As :func:`_classified`, of numbers in the target's unit."""
     from sklearn.ensemble import HistGradientBoostingRegressor
 
-    model = HistGradientBoostingRegressor(categorical_features=list(kind.categorical), random_state=kind.seed)
+    model = HistGradientBoostingRegressor(categorical_features=categorical, random_state=state)
     model.fit(cells, targets)
     return type(model).__name__, PredictedNumbers(model.predict(asked) if len(asked) else np.zeros(0))
 

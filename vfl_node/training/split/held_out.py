@@ -85,9 +85,7 @@ class HeldOutRows:
         owned, labels = supervision.owned[held_out], supervision.labels[held_out]
         of_batches = list(zip(logits, batches, strict=True))
         scores = np.concatenate([supervision.expectation(*each) for each in of_batches])
-        own = self._own_rows(held_out)
-        tree = boosted_tree.begin(session, self._data, own, self._private.derive("tree"))  # while the network learns
-        alone = self._measure_alone(own)
+        alone, own = self._measure_alone(held_out)
         evaluation = assess(
             self._evaluate,
             labels[owned],
@@ -95,7 +93,7 @@ class HeldOutRows:
             alone,
             supervision.own_task.constant(int(np.count_nonzero(owned))),
             self._resampling,
-            rival=tree(),
+            rival=boosted_tree.train(session, self._data, own, self._private.derive("tree")),
             aligned=train_on_aligned_rows(
                 session, self._data, own, self._outside, supervision.own_task, self._private.derive("aligned")
             ),
@@ -120,10 +118,10 @@ class HeldOutRows:
         )
         return dataclasses.replace(evaluation, matched=both.values, matched_rows=both.rows)
 
-    def _own_rows(self, testing: Positions) -> OwnRows:
-        """The rows of this party that a model of it alone learns from, and those that it is measured on."""
+    def _measure_alone(self, testing: Positions) -> tuple[Output | None, OwnRows]:
+        """What a network of this party alone says of the rows measured on, None if it has no columns; and its rows."""
         table = self._data.table
-        return OwnRows.select(
+        own = OwnRows.select(
             self._data.alignment,
             testing,
             held_out=self._evaluate.test_fraction > 0,
@@ -131,12 +129,9 @@ class HeldOutRows:
             validation=self._validation,
             order=table.order,
         )
-
-    def _measure_alone(self, own: OwnRows) -> Output | None:
-        """What a network of this party alone says of the rows measured on; None if it has no columns."""
         task = self._supervision.own_task
         logits = logits_alone(self._session, self._data, own, task, self._private.derive("network"))
-        return None if logits is None else task.output(task.plain_scores(logits))
+        return None if logits is None else task.output(task.plain_scores(logits)), own
 
     def _contributions(self, inputs: HeldOutInputs, logits_of: LogitsOf, randomness: Randomness) -> dict[str, Repeats]:
         """What each party's columns are worth on the held-out rows."""
