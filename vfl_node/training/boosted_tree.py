@@ -14,7 +14,6 @@ from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from vfl_node.crypto.randomness import Randomness
@@ -71,6 +70,7 @@ def train(session: Session, data: TrainingData, own: OwnRows, randomness: Random
     if not categorical or len(labels) == 0 or labels.min() == labels.max():
         return RivalOutput(None, note=NOTHING_TO_LEARN)
     import sklearn  # takes a second, and is an extra
+    import torch
     from threadpoolctl import threadpool_limits
 
     state = int.from_bytes(randomness.bytes(4), "big")
