@@ -55,6 +55,7 @@ class Served(Pair):
         for role in ROLES:
             (*_, view) = self.client(role).watch(self.model)
             if view["state"] != "done":
+                self.__exit__()
                 raise SystemExit(f"training at {role}: {view['error']}")
         return self
 
