@@ -112,8 +112,8 @@ class Tap:
         if self._dead:
             raise PeerLost("cut off by the test")
 
-    def close(self) -> None:
-        self._pipe.close()
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._pipe, name)
 
 
 @pytest.fixture
