@@ -442,6 +442,7 @@ def test_both_halves_follow_the_learning_rate_of_one_joint_model(
     result, _ = both(parties)
     joint = Joint(parties, both)
     steps = both.train.epochs * -(-len(joint.parts.training) // both.train.batch_size)
+    joint.optimizer = torch.optim.SGD(joint.optimizer.param_groups[0]["params"], lr=0.3)  # a schedule of torch wants its own
     scheduler = torch.optim.lr_scheduler.LambdaLR(
         joint.optimizer, lambda step: rate_factor(both.train, min(step, steps - 1), steps)
     )
