@@ -354,7 +354,7 @@ def test_memory_is_enough_to_the_byte(monkeypatch, run_alignment, toy_group, wor
         else:
             short = needed.index(max(needed))
             assert codes[short] == "E_MEMORY"
-            assert not run.lists
+            assert run.lists.keys() <= {"step 2", "step 5"}  # P sends its own list meanwhile
             assert "GiB are free" in (run.active, run.passive)[short].message
 
 

@@ -97,14 +97,14 @@ def test_who_waits_is_told_once_however_a_request_ends(records: Records) -> None
     requests, told = Requests(), list[str]()
     asked = {name: requests.ask(records) for name in ("answered", "failed", "withdrawn", "ended", "late")}
     for name in ("answered", "failed", "withdrawn", "ended"):
-        asked[name].when_over(partial(told.append, name))
+        asked[name].call_when_over(partial(told.append, name))
     assert told == []
     asked["answered"].answer(np.array([0.5, 0.5]))
     asked["failed"].fail(UsageError("so", code="E_TEST"))
     asked["withdrawn"].withdraw()
     requests.end(UsageError("over", code="E_TEST"))
     asked["answered"].withdraw()
-    asked["late"].when_over(partial(told.append, "late"))
+    asked["late"].call_when_over(partial(told.append, "late"))
     assert told == ["answered", "failed", "withdrawn", "ended", "late"]
     assert asked["answered"].ready() is not None
 

@@ -152,7 +152,7 @@ class Asked:
         self.answer = answer
         self.withdrawn = False
 
-    def when_over(self, listener: Callable[[], None]) -> None:
+    def call_when_over(self, listener: Callable[[], None]) -> None:
         if self.answer is not None:
             threading.Thread(target=listener).start()
 

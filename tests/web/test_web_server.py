@@ -232,7 +232,7 @@ class Waits:
     def predict(self, model: str, request: bytes) -> Any:
         return self
 
-    def when_over(self, listener: Callable[[], None]) -> None:
+    def call_when_over(self, listener: Callable[[], None]) -> None:
         self.listener = listener
         self.listened.set()
 

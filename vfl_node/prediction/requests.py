@@ -195,7 +195,7 @@ class PredictionRequest:
             raise self._outcome
         return self._outcome
 
-    def when_over(self, listener: Callable[[], None]) -> None:
+    def call_when_over(self, listener: Callable[[], None]) -> None:
         """Call ``listener`` once :meth:`ready` has something to say: at once, or on the thread that answers."""
         with self._lock:
             if not self.over:

@@ -194,8 +194,8 @@ class _OneStep:
         """The sample of which half is synthetic if there are enough."""
         return self.followed.positions
 
-    def between(self, batch: Batch) -> tuple[Positions, Scores]:
-        """Of the same sample, beside all rows."""
+    def score_between(self, batch: Batch) -> tuple[Positions, Scores]:
+        """The same sample, beside all rows."""
         which = self.followed.positions
         return which, collinear.scores_beside(self._rows, torch.from_numpy(which), self._beside).numpy()
 

@@ -93,8 +93,8 @@ class Sample:
         places = self.followed.places(batch.positions[self._among])
         return self._among[np.argsort(self._rank[places], kind="stable")[: self._bounds.beside]]
 
-    def between(self, batch: Batch) -> tuple[Positions, Scores]:
-        """Of these few rows, beside all of the step."""
+    def score_between(self, batch: Batch) -> tuple[Positions, Scores]:
+        """These few rows, beside all of the step."""
         which = self.select_beside(batch)
         return batch.positions[which], collinear.scores(batch.rows, torch.from_numpy(which)).numpy()
 

@@ -23,7 +23,9 @@ class LinkStream(Stream[session_pb2.Notice]):
 
     def __init__(self, peer: str) -> None:
         parse = session_pb2.Notice.FromString
-        super().__init__(peer, session_pb2.Notice, lambda of: parse(b"".join(of)), limit_bytes=LINK_BYTES, close_s=LINK_CLOSE_S)
+        super().__init__(
+            peer, session_pb2.Notice, lambda pieces: parse(b"".join(pieces)), limit_bytes=LINK_BYTES, close_s=LINK_CLOSE_S
+        )
 
     def send(self, notice: session_pb2.Notice) -> None:
         """Queue one notice. Raises PeerLost when the link has ended; a link ends if its queue stays full for LINK_SEND_S."""

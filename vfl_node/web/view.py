@@ -27,7 +27,7 @@ class PredictionView(Protocol):
     def ready(self) -> bytes | None:
         """The predictions as CSV, or None if they are not ready. Raises VflError if there will be none."""
 
-    def when_over(self, listener: Callable[[], None]) -> None:
+    def call_when_over(self, listener: Callable[[], None]) -> None:
         """Call ``listener`` once :meth:`ready` has something to say: at once, or on another thread."""
 
     def withdraw(self) -> None:

@@ -30,7 +30,7 @@ async def wait_for(prediction: PredictionView, request: Request) -> bool:
         with suppress(RuntimeError):  # the port has closed: nobody waits any more
             loop.call_soon_threadsafe(_settle, over)
 
-    prediction.when_over(wake)
+    prediction.call_when_over(wake)
     gone = asyncio.ensure_future(_end_of(request))
     try:
         while not (over.done() or gone.done()):

@@ -67,7 +67,7 @@ class Scope(Protocol):
     def select_beside(self, batch: Batch) -> NDArray[np.int64]:
         """int64[q], numbers of the rows of a step that are judged beside all of it; may be none."""
 
-    def between(self, batch: Batch) -> tuple[Positions, Scores]:
+    def score_between(self, batch: Batch) -> tuple[Positions, Scores]:
         """Positions of these rows, and how nearly each lies between two of the rows nearest to it."""
 
     def select_together(self, batch: Batch) -> Batch | None:

@@ -58,4 +58,4 @@ class Collinear(ScoringAttack):
 
     @override
     def see(self, batch: Batch) -> None:
-        self._tally.raise_to(*self._scope.between(batch))
+        self._tally.raise_to(*self._scope.score_between(batch))

@@ -34,8 +34,8 @@ class Whole:
         """All rows."""
         return np.arange(len(batch.positions))
 
-    def between(self, batch: Batch) -> tuple[Positions, Scores]:
-        """Of all rows. Cost: B²·d multiplications."""
+    def score_between(self, batch: Batch) -> tuple[Positions, Scores]:
+        """All rows. Cost: B²·d multiplications."""
         return batch.positions, collinear.scores(batch.rows).numpy()
 
     def select_together(self, batch: Batch) -> Batch:

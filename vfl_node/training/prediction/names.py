@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from vfl_node.training.predictor import Names
 
 
-def among(names: Names, known: Names) -> NDArray[np.bool_]:
+def find_known(names: Names, known: Names) -> NDArray[np.bool_]:
     """Which of ``names``, int64[k], are in the set ``known``, int64[n]: bool[k]. Cost: k·log n operations."""
     if len(known) == 0:
         return np.zeros(len(names), dtype=np.bool_)
@@ -17,7 +17,7 @@ def among(names: Names, known: Names) -> NDArray[np.bool_]:
 
 def missing(names: Names, known: Names) -> Names:
     """The set of those of ``names``, in whatever order, that ``known`` does not have."""
-    return np.unique(names[~among(names, known)])
+    return np.unique(names[~find_known(names, known)])
 
 
 def join(known: Names, new: Names) -> Names:

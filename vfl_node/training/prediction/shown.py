@@ -21,7 +21,7 @@ from vfl_node.privacy.labels.evidence import record_names
 from vfl_node.session.session import Session
 from vfl_node.settings.protection import Protection
 from vfl_node.training.prediction.audit import SERVED, PredictionAudit, PredictionLabelAudit
-from vfl_node.training.prediction.names import among, join, missing
+from vfl_node.training.prediction.names import find_known, join, missing
 from vfl_node.training.prediction.side_work import SideWork
 from vfl_node.training.prediction.sides import EmbeddingSide, Positions, ScoringSide, ServiceSide
 from vfl_node.training.predictor import Names, ShownRows
@@ -108,10 +108,10 @@ class DisclosureGuard:
         """
         self._add_others()
         names = np.concatenate([batch.names for batch in batches])
-        if among(names, self._known).all():
+        if find_known(names, self._known).all():
             return
         names, first = np.unique(names, return_index=True)
-        new = ~among(names, self._known)
+        new = ~find_known(names, self._known)
         names, first = names[new], first[new]
         self._shown.check(names)
         synthetic = np.concatenate([batch.synthetic for batch in batches])[first]

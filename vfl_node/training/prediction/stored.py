@@ -16,7 +16,7 @@ from vfl_node.configuration.models import Frozen
 from vfl_node.errors import PolicyError, StateError
 from vfl_node.process.files import add_head, read_checked, write_checked
 from vfl_node.settings.refusals import tell_why
-from vfl_node.training.prediction.names import among, join, missing
+from vfl_node.training.prediction.names import find_known, join, missing
 from vfl_node.training.predictor import Names, ServiceCount
 
 VERSION = 2
@@ -144,7 +144,7 @@ class FileShown:
         """Rows held out, those told since, and those of ``rows`` that are neither."""
         held_out, told = self._read()
         new = missing(rows, held_out)
-        new = new[~among(new, told)]
+        new = new[~find_known(new, told)]
         if len(told) + len(new) > max(self.most, len(told)):  # rows told about earlier stay free if the limit was lowered
             raise self._too_many(len(told), f"this request would make it {len(told) + len(new)}")
         return held_out, told, new

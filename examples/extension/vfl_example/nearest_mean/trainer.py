@@ -28,13 +28,14 @@ from vfl_example.nearest_mean.section import NearestMeanSection
 from vfl_node.data.features import Encoder
 from vfl_node.errors import DataError, ProtocolError
 from vfl_node.ledger import Disclosure
+from vfl_node.process.tensors import device_name
 from vfl_node.progress import Advanced, EpochTrained, PhaseBegan
 from vfl_node.session.session import Session
 from vfl_node.training.checkpoints import Checkpoints
 from vfl_node.training.evaluation import Figures, measure, real_share
 from vfl_node.training.sharing import receive_figures, send_figures
 from vfl_node.training.summary import Population, Summary
-from vfl_node.training.trainer import Epoch, Trained, Trainer, TrainingData, device_name
+from vfl_node.training.trainer import Epoch, Trained, Trainer, TrainingData
 from vfl_node.transport import codec
 from vfl_node.transport.generated.vfl.v1 import training_pb2
 
