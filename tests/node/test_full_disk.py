@@ -39,6 +39,11 @@ SOME = every(3, [(NAMES[number % 2], place) for number, place in enumerate(PLACE
 MORE = [(name, place) for name in NAMES for place in PLACES if (name, place) not in SOME]
 
 
+def writes(flags: int) -> bool:
+    """Whether a file is opened to be written; one without a name is not meant, which Python tries again with a name."""
+    return bool(flags & (os.O_WRONLY | os.O_RDWR)) and flags & os.O_TMPFILE != os.O_TMPFILE
+
+
 class Disk:
     """The disk of one party: refuses from the ``first`` passing of a point on, ``times`` times."""
 
@@ -138,7 +143,7 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Disk]:
         real = os.open
 
         def opened(path: Any, flags: int, *rest: Any, **named: Any) -> int:
-            if flags & (os.O_WRONLY | os.O_RDWR) and f"/{party}/state/" in str(path):
+            if writes(flags) and f"/{party}/state/" in str(path):
                 made.pass_by(party)
             return real(path, flags, *rest, **named)
 
@@ -171,7 +176,7 @@ def clean(tmp_path_factory: pytest.TempPathFactory, trial: Any) -> tuple[list[An
 
         def opened(path: Any, flags: int, *rest: Any, **named: Any) -> int:
             for name in NAMES:
-                counts[name] += bool(flags & (os.O_WRONLY | os.O_RDWR) and f"/{name}/state/" in str(path))
+                counts[name] += bool(writes(flags) and f"/{name}/state/" in str(path))
             return real(path, flags, *rest, **named)
 
         def written(of: Any, record: Any, verb: Any, *documents: Any) -> None:
