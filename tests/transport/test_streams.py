@@ -13,6 +13,7 @@ from vfl_node.transport.channel import run
 from vfl_node.transport.frames import PIECE_BYTES, make_frame, pieces_of
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Abort, Beat, Chunk, Frame, Notice
 from vfl_node.transport.link_stream import LinkStream
+from vfl_node.transport.piece_queue import PieceQueue
 from vfl_node.transport.streams import Stream, StreamPipe
 
 
@@ -173,6 +174,17 @@ def test_a_bell_is_set_at_once_if_the_stream_had_broken_off_before_it_is_watched
     run(other.pause(bell))
     with pytest.raises(PeerLost, match="gone"):
         run(lost.pause(bell))
+
+
+@pytest.mark.parametrize("resumable", [True, False])
+def test_a_last_word_waits_for_no_room_and_one_for_good_not_for_what_was_to_be_sent(resumable: bool) -> None:
+    """A peer that does not read would hold it up for ever, and one that computes would take it after all the rest."""
+    pipe = StreamPipe("lab")
+    pipe._outgoing = PieceQueue(300)
+    run(pipe.put(Frame(sequence=1, body=bytes(200))))
+    word = Abort(reason="x" * 200, resumable=resumable).SerializeToString()
+    run(pipe.put(Frame(sequence=2, type=Abort.DESCRIPTOR.full_name, body=word)))
+    assert [Frame.FromString(data).sequence for (data,) in pipe._outgoing] == ([1, 2] if resumable else [2])
 
 
 def test_cancel_wakes_a_blocked_put_and_leaves_room_for_a_last_word() -> None:

@@ -105,14 +105,17 @@ class Stream(Generic[M]):
         hang_up, self._hang_up = self._hang_up, _nothing  # which holds the connection
         hang_up()
 
-    def _put(self, message: M, timeout_s: float | None = None, *, last: bool = False) -> None:
+    def _put(self, message: M, timeout_s: float | None = None, *, last: bool = False, alone: bool = False) -> None:
+        """Queue a message; a ``last`` one waits for no room, and one ``alone`` goes in place of all that waits."""
         pieces = pieces_of(message)
         with self._changed:
             if self._cancelled and not last:  # after one that was dropped it would come out of order
                 raise self._cancelled
             self._accepted = True
+            if alone:
+                self._outgoing.clear()
             self._changed.notify_all()
-            if not self._outgoing.has_room(pieces):
+            if not (last or self._outgoing.has_room(pieces)):
                 if not self._changed.wait_for(lambda: self._outgoing.has_room(pieces) or self._over, timeout_s):
                     self.end(self._loss("it does not read what it is sent"))
                 if self._cancelled:
@@ -283,9 +286,11 @@ class StreamPipe(Stream[Frame]):
     async def put(self, frame: Frame) -> None:
         """Queue one frame; waits while the queue is full. Raises PeerLost, or what :meth:`cancel` was called with.
 
-        An ``Abort`` can still be queued then.
+        An ``Abort`` can still be queued then, and waits for no room: a peer that does not read would hold it up for ever. If it
+        is for good, it goes in place of what waits, which is of no use any more and which a peer that computes takes late.
         """
-        self._put(frame, last=frame.type == session_pb2.Abort.DESCRIPTOR.full_name)
+        last = frame.type == session_pb2.Abort.DESCRIPTOR.full_name
+        self._put(frame, last=last, alone=last and not session_pb2.Abort.FromString(bytes(frame.body)).resumable)
 
     async def get(self) -> Frame:
         """The next frame; waits for it.
