@@ -128,6 +128,20 @@ def test_rows_that_come_one_after_the_other_give_the_figures_of_all_at_once(embe
     assert found.attacks == pytest.approx(whole.attacks, abs=1e-4)
 
 
+@pytest.mark.parametrize("first", [0.0, 1e-30])
+def test_first_rows_that_are_all_but_nothing_spoil_no_later_figure(embedded: Any, first: float) -> None:
+    """Their size says nothing of that of the others, whose squares must not overflow beside it."""
+    rows, order = embedded("between"), Randomness(b"o" * 32).permutation(SIZE)
+    rows, secret = rows[torch.from_numpy(order)], SECRET[order]
+    rows[:100] *= first
+    audit = EqualWeights(Randomness(b"a" * 32))
+    for part in np.array_split(np.arange(SIZE), 30):
+        audit.add(rows[torch.from_numpy(part)], secret[part])
+        audit.judge()
+    whole = audit_equal_weights(rows, secret, Randomness(b"a" * 32))
+    assert audit.judge().attacks == pytest.approx(whole.attacks, abs=5e-3)  # of equal rows any may be the nearest
+
+
 def test_what_was_compared_once_is_not_compared_again(embedded: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     compared: list[int] = []
     search = neighbours._search

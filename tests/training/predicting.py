@@ -55,6 +55,7 @@ class Request:
     table: Table
     answered: NDArray[np.float64] | None = None
     failed: VflError | None = None
+    over: bool = False
 
     def place(self, row: int) -> str:
         return f"line {row + 2}"
@@ -82,7 +83,7 @@ class Requests:
         if not self._waited:
             self._waited = True
             return []
-        waiting = [request for request in self.requests if request.answered is None and request.failed is None]
+        waiting = [each for each in self.requests if each.answered is None and each.failed is None and not each.over]
         return waiting if self._together else waiting[:1]
 
 

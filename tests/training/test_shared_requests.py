@@ -76,6 +76,23 @@ def test_a_request_that_needs_few_batches_is_answered_before_one_that_needs_many
 
 
 @pytest.mark.parametrize("predict", [TO_ACTIVE, TO_PASSIVE])
+def test_nothing_is_asked_for_who_has_hung_up(world: Make, predict: Predict) -> None:
+    made = world(people=600)
+    table, side = (made.parties.clinic, made.sides[0]) if predict is TO_ACTIVE else (made.parties.lab, made.sides[1])
+    first = int(np.flatnonzero(side.batches.find(side.positions(table.ids).clip(min=0))[1] < BATCH)[0])
+    many, few = owned(made, predict, range(len(table))), owned(made, predict, [first])
+
+    def answer(values: Any) -> None:
+        few.answered, many.over = values, True
+
+    few.answer = answer  # type: ignore[method-assign]
+    made.talk(predict, Requests(many, few, together=True))
+    assert few.answered is not None
+    assert many.answered is None
+    assert sum(map(len, asked(made))) < len(made.sides[0].batches)
+
+
+@pytest.mark.parametrize("predict", [TO_ACTIVE, TO_PASSIVE])
 def test_an_unknown_id_fails_its_request_alone(world: Make, predict: Predict) -> None:
     made = world()
     expected = alone(made, predict, [3])

@@ -14,7 +14,13 @@ from vfl_node.errors import VflError
 
 
 class Request(Protocol):
-    """Rows that the asker's owner needs predictions of."""
+    """Rows that the asker's owner needs predictions of.
+
+    Attributes:
+        over: whether nobody waits for it any more.
+    """
+
+    over: bool
 
     @property
     def table(self) -> Table:

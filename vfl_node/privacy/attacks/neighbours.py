@@ -12,6 +12,9 @@ NEAR = 16
 
 ROWS_AT_ONCE = 512
 
+MUCH = 1e6
+"""How many times as large as all before it a row must be for its squares to be lost beside theirs, or theirs beside its."""
+
 
 class NearRows:
     """The rows nearest to those that are followed, kept as more rows come: what was compared once is not compared again."""
@@ -30,16 +33,17 @@ class NearRows:
 
         Cost: (p·k + (q − p)·n)·d multiplications, where k rows are new, and p of ``which`` were followed before.
         """
-        if not self._scale and len(rows):
-            self._scale = float(
-                rows.abs().amax().clamp_min(torch.finfo(rows.dtype).tiny)
-            )  # squares neither vanish nor overflow
+        new = rows[self._seen :]
+        largest = float(new.abs().amax()) if new.numel() else 0.0
+        if largest > MUCH * self._scale:  # so that squares neither vanish nor overflow: all is compared anew
+            self._which, self._found, self._seen = self._which[:0], None, 0
+            self._scale = max(largest, float(torch.finfo(rows.dtype).tiny))
         kept = np.isin(self._which, which)
         before, entered = self._which[kept], np.setdiff1d(which, self._which[kept], assume_unique=True)
-        found = _search(rows, entered, 0, self._scale)
+        found = _search(rows, entered, 0, self._scale or 1.0)
         if self._found is not None:
             old = self._found.take(torch.from_numpy(np.flatnonzero(kept)))
-            found = old.merge(_search(rows, before, self._seen, self._scale)).append(found)
+            found = old.merge(_search(rows, before, self._seen, self._scale or 1.0)).append(found)
         order = np.argsort(np.concatenate([before, entered]))
         self._which, self._seen, self._found = which, len(rows), found.take(torch.from_numpy(order))
         return self._found.beside[:, : max(min(NEAR, len(rows) - 1), 0)]
@@ -88,10 +92,10 @@ class _Found:
 
 def _search(rows: Tensor, which: NDArray[np.int64], start: int, scale: float) -> _Found:
     """What is nearest to the rows ``which`` among those from ``start`` on, all divided by ``scale``."""
-    among = rows[start:] / scale if scale != 1 else rows[start:]
     near, beside = rows.new_full((len(which), NEAR), torch.inf), torch.zeros((len(which), NEAR), dtype=torch.int64)
-    beside, count = beside.to(rows.device), min(NEAR, len(among))
-    if count:
+    beside, count = beside.to(rows.device), min(NEAR, len(rows) - start)
+    if count and len(which):
+        among = rows[start:] / scale if scale != 1 else rows[start:]
         half_norms = among.norm(dim=1).square() / 2
         for first in range(0, len(which), ROWS_AT_ONCE):
             asked = torch.from_numpy(which[first : first + ROWS_AT_ONCE]).to(rows.device)

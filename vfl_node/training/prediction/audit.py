@@ -155,7 +155,7 @@ class PredictionLabelAudit:
         summed = attacks_on(classes).summed
         self._said = Said(memory, f"{about} said", columns, predictions_by(model), names)
         self._histories = [History(memory, f"{about} {name}", columns, predictions_by(model), names) for name in summed]
-        self._attacked = self._admitted = 0
+        self._attacked, self._admitted = 0, len(self._said.own.names)  # an earlier attempt may have ended before it judged
         self.figure: float | None = None
 
     def admit(self, rows: NDArray[np.int64], scores: Tensor) -> None:

@@ -132,12 +132,11 @@ class _Service:
 
     async def _ask_for_all(self, together: Sequence[_RequestedBatches]) -> None:
         """Ask once for each batch that some of these requests need; answer each request as soon as its own are there."""
-        needed = {batch.number: batch for requested in together for batch in requested.batches}
-        batches = [needed[number] for number in sorted(needed)]
         answers: dict[int, Probabilities] = {}
-        left = list(together)
-        for first in range(0, max(len(batches), 1), AT_ONCE):
-            if part := batches[first : first + AT_ONCE]:
+        left = together
+        while left := [requested for requested in left if not requested.request.over]:  # nothing for who has hung up
+            needed = {batch.number: batch for requested in left for batch in requested.batches if batch.number not in answers}
+            if part := [needed[number] for number in sorted(needed)[:AT_ONCE]]:
                 answers |= zip((batch.number for batch in part), await self._exchange_batches(part), strict=True)
             whole = [requested for requested in left if requested.is_whole(answers)]
             left = [requested for requested in left if requested not in whole]
@@ -198,22 +197,19 @@ class _Service:
     def _find_all(self, waiting: Sequence[Request]) -> list[_RequestedBatches]:
         """The batches that each request needs; one that cannot be answered fails alone, and the others as if it were not."""
         found: list[_RequestedBatches] = []
+        rows: dict[int, Positions] = {}
         for request in waiting:
             try:
                 requested = self._find_batches(request)
-                if isinstance(self._side, EmbeddingSide):
-                    self._check_room([*found, requested])
+                new = {each.number: each.positions for each in requested.batches if each.positions is not None}
+                if isinstance(self._side, EmbeddingSide) and not new.keys() <= rows.keys():
+                    self._guard.check(np.concatenate([*(rows | new).values()]))
             except (DataError, PolicyError) as error:
                 request.fail(error)
             else:
+                rows |= new
                 found.append(requested)
         return found
-
-    def _check_room(self, together: Sequence[_RequestedBatches]) -> None:
-        """Raise PolicyError (``E_BUDGET``) if embeddings of more rows would be sent than this party's owner allows."""
-        rows = [batch.positions for requested in together for batch in requested.batches if batch.positions is not None]
-        if rows:
-            self._guard.check(np.concatenate(rows))
 
     def _find_batches(self, request: Request) -> _RequestedBatches:
         """The batches to ask for. Raises DataError where the rows cannot be predicted (``E_UNKNOWN_ID``, ``E_COLUMN``)."""
