@@ -269,6 +269,14 @@ class Stream(Generic[M]):
         return PeerLost(f"{self.peer}: {what}")
 
 
+def _is_resumable(abort: bytes) -> bool:
+    """Whether the job goes on after an ``Abort``; not after one that nobody can read."""
+    try:
+        return session_pb2.Abort.FromString(abort).resumable
+    except DecodeError:
+        return False
+
+
 def _nothing() -> None:
     """The release function of a stream without a transport."""
 
@@ -290,7 +298,7 @@ class StreamPipe(Stream[Frame]):
         is for good, it goes in place of what waits, which is of no use any more and which a peer that computes takes late.
         """
         last = frame.type == session_pb2.Abort.DESCRIPTOR.full_name
-        self._put(frame, last=last, alone=last and not session_pb2.Abort.FromString(bytes(frame.body)).resumable)
+        self._put(frame, last=last, alone=last and not _is_resumable(bytes(frame.body)))
 
     async def get(self) -> Frame:
         """The next frame; waits for it.
