@@ -82,8 +82,11 @@ async def predict_known(
     async with session.phase("predict"):
         try:
             await service.run(requests)
-        finally:
-            service.finish()
+        except BaseException:
+            with suppress(Exception):  # the first reason counts: from a lost peer the service comes back, and judges then
+                service.finish()
+            raise
+        service.finish()
     return service.counted
 
 
