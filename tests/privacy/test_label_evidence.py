@@ -430,6 +430,25 @@ def test_what_is_kept_of_many_models_is_bounded(tmp_path: Path) -> None:
     assert max(sizes) < (MOST_JOBS + 2) * ROWS * row + 4096
 
 
+def test_what_a_killed_service_has_told_is_judged_by_the_next(tmp_path: Path) -> None:
+    """It counts before it leaves, and is judged beside the requests: a node may die in between."""
+    labels = (np.arange(2000) % 2).astype(np.float64)
+    names = np.random.default_rng(0).permutation(2000).astype(np.uint64) + np.uint64(2000)
+
+    def begin() -> PredictionLabelAudit:
+        partner = Partner(tmp_path, "lab")
+        return PredictionLabelAudit(
+            partner, "default", "job", names=names, labels=labels, column="label", classes=2, limit=None
+        )
+
+    killed = begin()
+    killed.admit(np.arange(2000), torch.from_numpy(labels))
+    after = begin()
+    after.catch_up()
+    assert killed.figure is None
+    assert after.figure == 1.0
+
+
 def test_a_rare_class_is_not_crowded_out_of_what_is_remembered_of_predictions(tmp_path: Path) -> None:
     rows = 2 * MOST_ROWS
     labels = np.zeros(rows)
