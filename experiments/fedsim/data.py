@@ -215,9 +215,12 @@ CASES: Mapping[str, Callable[..., Case]] = {
 
 def records(path: Path, separator: str = ",") -> list[dict[str, str]]:
     """The rows of a table."""
-    csv.field_size_limit(sys.maxsize)
-    with gzip.open(path, "rt", encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file, delimiter=separator, skipinitialspace=True))
+    limit = csv.field_size_limit(sys.maxsize)  # of the whole process: the product's readers keep theirs
+    try:
+        with gzip.open(path, "rt", encoding="utf-8", newline="") as file:
+            return list(csv.DictReader(file, delimiter=separator, skipinitialspace=True))
+    finally:
+        csv.field_size_limit(limit)
 
 
 def ids_of(count: int) -> Identifiers:
