@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import tempfile
 import time
 from collections.abc import Mapping
@@ -117,7 +118,7 @@ def main() -> None:
 
 def capacity(kept: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """All figures; those of ``kept`` in place of measured ones."""
-    began = time.monotonic()
+    began, load = time.monotonic(), os.getloadavg()[0]
     found = {name: kept[name] for name in ("measured", "growth")} if kept else measured_jobs()
     this, cells = measured_machine(2), []
     for kind in KINDS:
@@ -130,6 +131,7 @@ def capacity(kept: Mapping[str, Any] | None = None) -> dict[str, Any]:
             cells.append(cell)
     return {
         "machine": {**described(), "kernel": kernel().name},
+        "load_before": kept["load_before"] if kept else round(load, 1),
         "seconds": kept["seconds"] if kept else round(time.monotonic() - began),
         "jobs": TRAINERS,
         "columns": COLUMNS,
@@ -197,14 +199,13 @@ def measured_jobs() -> dict[str, Any]:
         with ExitStack() as stack:
             paired = (passive, coordinated) == (1, False)
             nodes = stack.enter_context(PairedNodes() if paired else MeasuredNodes(passive, coordinated=coordinated))
-            if paired:
-                growth = grown(nodes)
-            here = [kind for kind in KINDS if (kind.passive, kind.coordinated) == (passive, coordinated)]
-            for rows in SIZES:
-                for kind in here:
-                    if rows in kind.measured:
+            for kind in KINDS:  # those that only align are the first, before torch is loaded
+                if (kind.passive, kind.coordinated) == (passive, coordinated):
+                    for rows in kind.measured:
                         jobs.append(measured_job(nodes, kind, rows))
                         print(json.dumps(jobs[-1]), flush=True)
+            if paired:
+                growth = grown(nodes)
     return {"measured": jobs, "growth": growth}
 
 

@@ -10,6 +10,7 @@ import time
 from collections.abc import Mapping
 from contextlib import closing, suppress
 from pathlib import Path
+from stat import S_ISREG
 from typing import Any
 
 import numpy as np
@@ -214,7 +215,8 @@ class _Peaks(threading.Thread):
     def run(self) -> None:
         while not self._over.wait(_LOOK_S):
             for name, pid in self._pids.items():
-                self.stored[name] = max(self.stored[name], folder_bytes(self._folders[name] / "state"))
+                held = folder_bytes(self._folders[name] / "state") + nameless_bytes(pid)
+                self.stored[name] = max(self.stored[name], held)
                 self.workers[name] = max(self.workers[name], sum(map(resident_bytes, children(pid))))
 
 
@@ -232,6 +234,18 @@ def resident_bytes(pid: int) -> int:
     with suppress(OSError):
         return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     return 0
+
+
+def nameless_bytes(pid: int) -> int:
+    """Bytes of files on a disk that a process has open and that have no name any more, such as divided lists."""
+    total = 0
+    with suppress(OSError):  # the process has ended
+        for path in Path(f"/proc/{pid}/fd").iterdir():
+            with suppress(OSError):  # closed meanwhile
+                found = path.stat()
+                if S_ISREG(found.st_mode) and not found.st_nlink and "/memfd:" not in str(path.readlink()):
+                    total += found.st_size
+    return total
 
 
 def folder_bytes(folder: Path) -> int:

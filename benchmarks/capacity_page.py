@@ -60,7 +60,7 @@ def _head(data: Mapping[str, Any]) -> Iterator[str]:
     yield from _text(
         f"""The figures are estimates, those of [`vfl-node estimate`](../guides/estimate-a-job.md) for the machine named
         below. Some of the jobs were [measured](#measured-jobs), too. For your own machine run `vfl-node estimate` there. All of
-        it took {data["seconds"] / 60:.0f} minutes, on a machine that did much other work besides."""
+        it took {data["seconds"] / 60:.0f} minutes. The load of the machine's two cores was {data["load_before"]:g} before."""
     )
     yield from _list(
         f"""**Machine:** {machine["cpu"]}, kernel `{machine["kernel"]}` ([kernels](kernels.md)). Where a machine lacks
@@ -123,9 +123,8 @@ def _measured(data: Mapping[str, Any]) -> Iterator[str]:
         f"""**Gate:** {100 * GATE:.0f} % of the measured jobs are within ±{100 * WITHIN:.0f} % in CPU time. It is
         {verdict}: {well["cpu_s"]} of {len(off)} are, and the largest error is {_percent(worst)}. Of RSS
         {well["peak_bytes"]} are within this range, of state {well["disk_bytes"]}, of wire {well["sent_bytes"]}. Other
-        work on a machine changes the CPU time of one and the same job by a third. Where all jobs of a kind are off in one
-        direction, the estimate is: alignments alone take more than it says. Some unit costs were fitted to earlier runs on
-        this machine. Larger tables than those above were not measured. Where RSS is far off, it is too high. Wall time was
+        work on a machine changes the CPU time of one and the same job by a third. Some unit costs were fitted to earlier runs
+        on this machine. Larger tables than those above were not measured. Where RSS is far off, it is too high. Wall time was
         not compared. It is a figure of the estimate alone."""
     )
 

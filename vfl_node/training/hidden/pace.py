@@ -9,7 +9,7 @@ from vfl_node.job.costs import Operations, Passes, TableShape
 from vfl_node.models import NONE_DECLARED
 from vfl_node.roles import DataRole
 
-BYTE_S = {"byte": 25e-9, "dealt byte": 13e-9}
+BYTE_S = {"byte": 13e-9, "dealt byte": 7e-9}
 """CPU seconds for a byte: at a data party of those that it sends and gets, at the coordinator of those that it deals."""
 
 

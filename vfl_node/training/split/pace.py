@@ -38,7 +38,7 @@ HELD_ROWS = 1 << 16
 """Rows of the made-up table, from which each batch is taken."""
 
 
-EACH_S = {"message": 1.5e-3, "meter": 0.25, "metered row": 1.1e-4, "attacked epoch": 0.15, "joint attack": 4.5}
+EACH_S = {"message": 1.0e-3, "meter": 0.18, "metered row": 8e-5, "attacked epoch": 0.1, "joint attack": 3.2}
 """CPU seconds (Xeon, one core): of an end for a message of a batch, with framing, gRPC, TLS and waking whoever waits; of the
 meter of labels for each passive party, and for each row that it looks at; of the attacks of an epoch that look for made-up
 rows, for each passive party; and of an estimate of the joint attack (:mod:`.joint_estimate`), which needs scikit-learn."""
