@@ -4,7 +4,7 @@
 
 writes a table of an id and 50 columns in every format into a temporary folder (420 bytes a row as CSV, 1.5 kB in all formats)
 and reads each in a process of its own. Beside ours: the reader of earlier versions, row by row with Python's csv module
-(:func:`row_by_row`), and what pyarrow and DuckDB take to parse the same CSV into a table of theirs, without any of the
+(:func:`row_by_row`), and what pyarrow, DuckDB and Polars take to parse the same file into a table of theirs, without any of the
 rules of docs/guides/give-tables.md.
 """
 
@@ -144,6 +144,20 @@ def read_by_duckdb(path: Path) -> int:
     return duckdb.read_csv(str(path)).to_arrow_table().num_rows
 
 
+def csv_by_polars(path: Path) -> int:
+    """Polars' read_csv (pip install polars): a table of its own, types guessed as by default."""
+    import polars
+
+    return polars.read_csv(path, infer_schema_length=10_000, try_parse_dates=True).height
+
+
+def parquet_by_polars(path: Path) -> int:
+    """Polars' read_parquet: a table of its own."""
+    import polars
+
+    return polars.read_parquet(path).height
+
+
 BASE = "row by row"
 
 READINGS: dict[str, tuple[str, str, Callable[[Path], int]]] = {
@@ -156,6 +170,8 @@ READINGS: dict[str, tuple[str, str, Callable[[Path], int]]] = {
     "query": ("DuckDB query of the Parquet file", "parquet", queried),
     "pyarrow": ("CSV, pyarrow.csv.read_csv alone", "csv", read_by_pyarrow),
     "duckdb": ("CSV, DuckDB read_csv alone", "csv", read_by_duckdb),
+    "polars": ("CSV, polars.read_csv alone", "csv", csv_by_polars),
+    "polars.parquet": ("Parquet, polars.read_parquet alone", "parquet", parquet_by_polars),
 }
 
 

@@ -377,6 +377,37 @@ def test_white_space_and_spellings_of_missing_values_in_typed_text(tmp_path: Pat
     assert built.columns["y"].codes.tolist() == [0, -1, 0]  # type: ignore[union-attr]
 
 
+@pytest.mark.parametrize("dictionary", [True, False], ids=["dictionary", "plain"])
+def test_text_that_repeats_is_the_same_from_parquet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dictionary: bool) -> None:
+    """Each different cell is read once where a cell takes few bytes in the file, and the columns are those of other files."""
+    rows = 3000
+    table = pa.table(
+        {
+            "id": [f"p{row}" for row in range(rows)],
+            "text": pa.array(DRAW.choice(np.array(["u ", "u", " NA ", "v", "", None], object), rows), pa.string()),
+            "number": pa.array(DRAW.choice(np.array([" 1", "1", "2.50", "1e3", "NA", None], object), rows), pa.large_string()),
+        }
+    )
+    path = tmp_path / "table.parquet"
+    pq.write_table(table, path, use_dictionary=dictionary, row_group_size=1000)
+    built, plain = read(path, needs_label=False), read(write(table, tmp_path / "table.feather"), needs_label=False)
+    asked: list[Any] = []
+    opened = pq.ParquetFile
+
+    def open_and_note(*args: Any, **options: Any) -> pq.ParquetFile:
+        asked.append(options["read_dictionary"])
+        return opened(*args, **options)
+
+    monkeypatch.setattr(pq, "ParquetFile", open_and_note)
+    read(path, needs_label=False)
+    assert set(map(tuple, asked)) == {("text", "number") if dictionary else ()}
+    assert list(built.ids) == list(plain.ids)
+    for name, values_of in {"text": "codes", "number": "values"}.items():
+        found, expected = (getattr(columns[name], values_of) for columns in (built.columns, plain.columns))
+        np.testing.assert_array_equal(found, expected)
+    assert built.columns["text"].levels == plain.columns["text"].levels == ("u", "v")  # type: ignore[union-attr]
+
+
 def test_the_head_of_a_large_file_is_read_alone(tmp_path: Path) -> None:
     path = tmp_path / "table.csv"
     path.write_text("id,x\n" + "".join(f"r{row},{row}\n" for row in range(300_000)) + "r1,too,many\n")

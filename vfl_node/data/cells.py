@@ -103,8 +103,9 @@ def numbers_of(cells: pa.Array, decimal: str = ".") -> NDArray[np.float64]:
         cells: n of any type.
         decimal: how text writes decimals, ``.`` or ``,``.
     """
-    if pa.types.is_dictionary(cells.type):
-        cells = cells.dictionary_decode()
+    if pa.types.is_dictionary(cells.type):  # each different one is parsed once
+        of_each = np.append(numbers_of(cells.dictionary, decimal), np.nan)
+        return of_each[cells.indices.cast(pa.int64()).fill_null(len(of_each) - 1).to_numpy(zero_copy_only=False)]
     if pa.types.is_decimal(cells.type):
         return _parse(cells.cast(pa.string()), ".")  # Arrow's own conversion is not always that to the nearest number
     if is_number(cells.type):

@@ -17,6 +17,9 @@ from vfl_node.errors import DataError, StateError
 
 _AGAIN = "write or copy the file again"
 
+_REPETITIVE_BYTES = 4
+"""A column of text that takes at most so many bytes a cell has few cells that differ."""
+
 
 class _FileReader(Reader):
     """A :class:`~vfl_node.data.readers.contract.Reader` of a file that has a schema.
@@ -80,8 +83,24 @@ class ParquetReader(_FileReader):
         return pq.read_schema(content)
 
     def _read(self, content: pa.NativeFile, chosen: list[int]) -> Iterator[pa.RecordBatch]:
-        file = pq.ParquetFile(content, pre_buffer=False)  # else it holds all that it has read
+        known = pq.read_metadata(content)
+        dictionaries = _repetitive_text(known)
+        # pre_buffer: else it holds all that it has read
+        file = pq.ParquetFile(content, metadata=known, read_dictionary=dictionaries, pre_buffer=False)
         yield from file.iter_batches(BATCH_ROWS, columns=[self._fields[place] for place in chosen])
+
+
+def _repetitive_text(file: pq.FileMetaData) -> list[str]:
+    """Columns of text that take few bytes a cell in the file, since few cells differ: each different one is read once."""
+    groups = [file.row_group(number) for number in range(file.num_row_groups)]
+    names: list[str] = []
+    for place in range(file.num_columns):
+        column = file.schema.column(place)
+        if column.logical_type.type == "STRING" and not column.max_repetition_level:
+            size = sum(group.column(place).total_uncompressed_size for group in groups)
+            if size <= _REPETITIVE_BYTES * file.num_rows:
+                names.append(column.path)
+    return names
 
 
 class IpcReader(_FileReader):
