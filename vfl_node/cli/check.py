@@ -17,7 +17,7 @@ from vfl_node.job import Job, load_job
 from vfl_node.roles import Role
 from vfl_node.settings.node import DEFAULT_TABLE, Data, Peer, Settings, peers_in, role_in
 from vfl_node.settings.reading import load_settings
-from vfl_node.settings.source import OF_A_QUERY
+from vfl_node.settings.source import NOT_OF_A_FILE
 
 if TYPE_CHECKING:
     from vfl_node.data.column_profile import ColumnProfile
@@ -96,7 +96,7 @@ def _tables_of(settings: Settings, job: Job | None, wanted: str, columns: dict[s
         given = data or (data_of(settings, job) if settings.tables else None)
         keys = given.model_dump(exclude_unset=True) if given else {}
         if "path" in columns:
-            keys = {key: value for key, value in keys.items() if key not in OF_A_QUERY}
+            keys = {key: value for key, value in keys.items() if key not in NOT_OF_A_FILE}
         tables = {name: Data(**keys | columns)}
     return tables
 

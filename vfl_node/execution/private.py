@@ -22,7 +22,7 @@ from vfl_node.settings.node import DEFAULT_TABLE, Settings, data_form, peers_in,
 from vfl_node.settings.policy import Approve, Policy
 from vfl_node.settings.protection import NO_TREE, Compare
 from vfl_node.settings.reading import policy_at, resolve_paths
-from vfl_node.settings.source import OF_A_QUERY
+from vfl_node.settings.source import NOT_OF_A_FILE
 
 _CONNECTED, _ONE_JOB = "a trial connects its parties itself", "a trial runs one job, and keeps what it leaves in --out"
 SET_BY_A_TRIAL: Mapping[str, str] = (
@@ -170,7 +170,7 @@ def _data(job: Job, party: str, data: Any, file: Path | None, columns: Mapping[s
         paths = {name: file if name == used else None for name in data}
         return {name: _table(table, paths[name], columns, needs_label=needs_label) for name, table in data.items()}
     table = _table(data, file, columns, needs_label=needs_label)
-    if isinstance(table, Mapping) and table.keys().isdisjoint(("path", "query")):
+    if isinstance(table, Mapping) and table.keys().isdisjoint(("path", "url", "query")):
         several = len(job.parties.passive) > 1 and party in job.parties.passive
         argument = f"passive={{{party!r}: …}}" if several else "the argument active or passive"
         hint = f"--data {party}=FILE.csv, or data.path in --settings {party}=FILE; in Python {argument}"
@@ -185,7 +185,7 @@ def _table(table: Any, file: Path | None, columns: Mapping[str, Any], *, needs_l
     if not needs_label:  # whose label column is left out, if the table has it and its owner does not say what else it is
         columns = {key: name for key, name in columns.items() if key != "label" or not _uses(own, _column_of(name))}
     if file is not None:
-        own = {key: value for key, value in own.items() if key not in OF_A_QUERY} | {"path": str(file.resolve())}
+        own = {key: value for key, value in own.items() if key not in NOT_OF_A_FILE} | {"path": str(file.resolve())}
     return {**columns, "check": False, **own}
 
 

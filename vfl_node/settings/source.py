@@ -1,9 +1,9 @@
-"""Where a party's table comes from: a file, or the rows of a query in a database."""
+"""Where a party's table comes from: a file, an object in a store, or the rows of a query in a database."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import unquote, urlsplit
@@ -13,6 +13,8 @@ from typing_extensions import Self
 
 from vfl_node.configuration.models import Frozen, name_in, text_like
 from vfl_node.configuration.registry import Registry
+from vfl_node.settings.password import Password, no_password_itself
+from vfl_node.settings.store import ObjectStore, ObjectUrl
 
 _OPENING = "vfl_node.data.readers.opening"
 
@@ -37,28 +39,8 @@ Delimiter = Annotated[str, text_like(r"^[\t!#$%&*,/:;<=>?@^_|~]$", "one characte
 _SECRET = re.compile(r"(?i)(password|passwd|pwd|token|secret)[^&=]*=")
 
 
-OF_A_QUERY = ("query", "database", "database_password")
+NOT_OF_A_FILE = ("query", "database", "database_password", "url", "store")
 """Keys of a source that a file does not have."""
-
-
-class Password(Frozen):
-    """Where a password is: in a variable of the environment, or in a file. The password itself is in no settings."""
-
-    env: str | None = None
-    file: Path | None = None
-
-    @model_validator(mode="after")
-    def _check_place(self) -> Password:
-        if (self.env is None) == (self.file is None):
-            raise ValueError("say where the password is: {env: NAME} or {file: PATH}")
-        return self
-
-
-def no_password_itself(value: object) -> object:
-    """Refuse a password in place of where it is, without repeating it."""
-    if value is not None and not isinstance(value, Mapping | Password):
-        raise ValueError("say where the password is, not the password: {env: NAME} or {file: PATH}")
-    return value
 
 
 class DataSource(Frozen):
@@ -71,6 +53,10 @@ class DataSource(Frozen):
         description="the table: a file of CSV, Parquet or Arrow, or a folder of such parts; CSV may be compressed by gzip "
         "or zstd",
     )
+    url: ObjectUrl | None = Field(
+        default=None, description="instead of path: such a file, or folder, in an object store, s3://BUCKET/KEY"
+    )
+    store: ObjectStore | None = Field(default=None, description="the server of the url; None: AWS, by its own settings")
     query: str | None = Field(default=None, min_length=1, description="instead of path: a SELECT whose rows are the table")
     database: str = Field(
         default="duckdb://",
@@ -105,14 +91,16 @@ class DataSource(Frozen):
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:
-        if (self.path is None) == (self.query is None):
-            raise ValueError("say where the table is: path, or query")
+        if sum(place is not None for place in (self.path, self.url, self.query)) != 1:
+            raise ValueError("say where the table is: path, url, or query")
         if self.query is None and {"database", "database_password"} & self.model_fields_set:
             raise ValueError("database is for a query; a file has path alone")
+        if self.url is None and self.store is not None:
+            raise ValueError("store is for a url")
         if (self.delimiter or self.decimal) and (self.query or self.format not in ("auto", "csv")):
             raise ValueError("delimiter and decimal are for CSV")
         if (self.query and self.format not in ("auto", "sql")) or (self.format == "sql" and self.query is None):
-            raise ValueError("format is for path; format: sql is for a query")
+            raise ValueError("format is for path and url; format: sql is for a query")
         return self
 
     def relative_to(self, folder: Path) -> Self:
@@ -120,8 +108,10 @@ class DataSource(Frozen):
         update: dict[str, object] = {}
         if self.path is not None:
             update["path"] = folder / self.path
-        if self.database_password and self.database_password.file:
-            update["database_password"] = Password(file=folder / self.database_password.file)
+        if self.store is not None:
+            update["store"] = self.store.relative_to(folder)
+        if self.database_password:
+            update["database_password"] = self.database_password.relative_to(folder)
         scheme, _, file = self.database.partition(":///")
         if scheme in ("duckdb", "sqlite") and file and not file.startswith(":"):
             update["database"] = f"{scheme}:///{folder / file}"
@@ -130,4 +120,4 @@ class DataSource(Frozen):
     @property
     def place(self) -> str:
         """Where the table is, in a word for its owner."""
-        return "data.query" if self.path is None else str(self.path)
+        return self.url or ("data.query" if self.path is None else str(self.path))

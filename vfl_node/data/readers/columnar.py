@@ -10,12 +10,15 @@ import pyarrow.parquet as pq
 from typing_extensions import override
 
 from vfl_node.data.readers.contract import Reader, RowBatch
-from vfl_node.data.readers.input_file import InputFile, unreadable
+from vfl_node.data.readers.input_file import InputFile
 from vfl_node.data.readers.names import column_names
 from vfl_node.data.readers.typed import BATCH_ROWS, typed_batches
 from vfl_node.errors import DataError, StateError
 
 _AGAIN = "write or copy the file again"
+
+_ASKED_BYTES = 1 << 28
+"""Row groups of so many bytes are asked for at once over a network; of larger ones, each column."""
 
 _REPETITIVE_BYTES = 4
 """A column of text that takes at most so many bytes a cell has few cells that differ."""
@@ -69,8 +72,8 @@ class _FileReader(Reader):
         return self._file.native()
 
     def _unusable(self, error: Exception) -> DataError | StateError:
-        if isinstance(error, OSError) and error.errno is not None:
-            return unreadable(error, self.source)
+        if isinstance(error, OSError) and (refused := self._file.refusal(error)):
+            return refused
         return DataError(f"{self.source}: is damaged or cut off", code="E_CSV", hint=_AGAIN)  # Arrow's text may show a cell
 
 
@@ -84,10 +87,25 @@ class ParquetReader(_FileReader):
 
     def _read(self, content: pa.NativeFile, chosen: list[int]) -> Iterator[pa.RecordBatch]:
         known = pq.read_metadata(content)
-        dictionaries = _repetitive_text(known)
-        # pre_buffer: else it holds all that it has read
-        file = pq.ParquetFile(content, metadata=known, read_dictionary=dictionaries, pre_buffer=False)
-        yield from file.iter_batches(BATCH_ROWS, columns=[self._fields[place] for place in chosen])
+        text, names = _repetitive_text(known), [self._fields[place] for place in chosen]
+        for groups, size in _runs(known):
+            whole = self._file.is_remote and size <= _ASKED_BYTES  # else it would hold what it has read, and needs not
+            file = pq.ParquetFile(content, metadata=known, read_dictionary=text, pre_buffer=whole)
+            yield from file.iter_batches(BATCH_ROWS, columns=names, row_groups=groups)
+
+
+def _runs(file: pq.FileMetaData) -> Iterator[tuple[list[int], int]]:
+    """Row groups that follow each other and fill a batch together, and their bytes in the file."""
+    groups: list[int] = []
+    rows = size = 0
+    for number in range(file.num_row_groups):
+        group = file.row_group(number)
+        groups.append(number)
+        rows += group.num_rows
+        size += sum(group.column(place).total_compressed_size for place in range(file.num_columns))
+        if rows >= BATCH_ROWS or number == file.num_row_groups - 1:
+            yield groups, size
+            groups, rows, size = [], 0, 0
 
 
 def _repetitive_text(file: pq.FileMetaData) -> list[str]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from typing_extensions import override
 
@@ -26,36 +26,91 @@ _WITH_OLD_ROWS = {"_delta_log": "Delta Lake", ".hoodie": "Hudi"}
 _ALIKE = "all parts have the same columns, of the same types, and in CSV a first line that names them"
 
 
-class OpenPart(Protocol):
+def files_of(path: Path, source: str) -> list[Path]:
+    """The part files of a folder of this machine, in the order of their names.
+
+    Raises:
+        DataError: as :func:`check_parts`, or it cannot be read (``E_FILE``).
+        StateError: the machine has a problem, not the folder.
+    """
+    try:
+        files = {file.name: file for file in path.iterdir()}
+        folders = [name for name, file in files.items() if file.is_dir()]
+    except OSError as error:
+        raise unreadable(error, source) from None
+    return [files[name] for name in check_parts(source, files, folders)]
+
+
+def check_parts(source: str, names: Collection[str], folders: Collection[str]) -> list[str]:
+    """Which of the ``names`` in a folder are parts, in their order; ``folders`` are those of them that are folders.
+
+    Raises:
+        DataError: there is no part (``E_FILE``), or a folder among them (``E_FORMAT``).
+    """
+    for log, program in _WITH_OLD_ROWS.items():
+        if log in names:
+            raise DataError(
+                f"{source}: is a table of {program}, whose files also have rows of older versions",
+                code="E_FORMAT",
+                hint="export its present rows into a folder or a file of their own",
+            )
+    parts = sorted(name for name in names if not name.startswith(_UNSEEN))
+    if inner := [name for name in parts if name in folders]:
+        raise DataError(
+            f"{source}: has a folder in it, {inner[0]}, and not part files alone",
+            code="E_FORMAT",
+            hint="move the parts into one folder, or give their rows by a query (data.query), which DuckDB runs over files",
+        )
+    if not parts:
+        raise DataError(
+            f"{source}: is a folder without part files",
+            code="E_FILE",
+            hint="set data.path to a file this user can read, or to a folder whose files are the parts of one table",
+        )
+    return parts
+
+
+class PartFile(Protocol):
+    """A file of the folder, wherever it is."""
+
+    @property
+    def name(self) -> str:
+        """As errors name it."""
+
+
+P = TypeVar("P", bound=PartFile)
+P_contra = TypeVar("P_contra", bound=PartFile, contravariant=True)
+
+
+class OpenPart(Protocol[P_contra]):
     """Opens one part."""
 
-    def __call__(self, path: Path, decimal: DecimalSign | None = None) -> Reader:
-        """A reader of ``path``; ``decimal`` is how a CSV writes decimals, None: as its first rows suggest."""
+    def __call__(self, part: P_contra, decimal: DecimalSign | None = None) -> Reader:
+        """A reader of ``part``; ``decimal`` is how a CSV writes decimals, None: as its first rows suggest."""
 
 
-class FolderReader(Reader):
-    """A :class:`~vfl_node.data.readers.contract.Reader` of all files of a folder, in the order of their names.
+class FolderReader(Reader, Generic[P]):
+    """A :class:`~vfl_node.data.readers.contract.Reader` of all files of a folder, in the order that they are given in.
 
     One is open at a time. Rows are counted over all parts, and empty parts are skipped.
 
     Args:
-        path: of the folder.
-        party: this party's name, for errors.
-        open_part: opens one file.
+        source: party and folder, as errors name them.
+        parts: its files.
+        open_part: opens one of them.
 
     Raises:
-        DataError: the folder has no part or cannot be read (``E_FILE``), or has a folder in it (``E_FORMAT``); a part has other
-            columns than the first (``E_COLUMN``), or is wrong itself.
+        DataError: no part has a row (``E_EMPTY``), a part has other columns than the first (``E_COLUMN``), or is wrong itself.
         StateError: the machine has a problem, not the folder.
     """
 
     repeatable = True
 
-    def __init__(self, path: Path, *, party: str, open_part: OpenPart) -> None:
-        self.source = f"{party}: {path}"
+    def __init__(self, source: str, parts: Iterable[P], *, open_part: OpenPart[P]) -> None:
+        self.source = source
         self._open_part = open_part
-        self._parts: list[Path] = []
-        for part in self._files(path):
+        self._parts: list[P] = []
+        for part in parts:
             with _skipping_empty(), closing(open_part(part)) as reader:
                 self._add(part, reader)
         if not self._parts:
@@ -76,33 +131,7 @@ class FolderReader(Reader):
     def close(self) -> None:
         """Nothing to do: a part is closed when it has been read."""
 
-    def _files(self, path: Path) -> list[Path]:
-        try:
-            for log, program in _WITH_OLD_ROWS.items():
-                if (path / log).exists():
-                    raise DataError(
-                        f"{self.source}: is a table of {program}, whose files also have rows of older versions",
-                        code="E_FORMAT",
-                        hint="export its present rows into a folder or a file of their own",
-                    )
-            files = sorted(file for file in path.iterdir() if not file.name.startswith(_UNSEEN))
-        except OSError as error:
-            raise unreadable(error, self.source) from None
-        if folders := [file for file in files if file.is_dir()]:
-            raise DataError(
-                f"{self.source}: has a folder in it, {folders[0].name}, and not part files alone",
-                code="E_FORMAT",
-                hint="move the parts into one folder, or give their rows by a query (data.query), which DuckDB runs over files",
-            )
-        if not files:
-            raise DataError(
-                f"{self.source}: is a folder without part files",
-                code="E_FILE",
-                hint="set data.path to a file this user can read, or to a folder whose files are the parts of one table",
-            )
-        return files
-
-    def _add(self, part: Path, reader: Reader) -> None:
+    def _add(self, part: P, reader: Reader) -> None:
         if not self._parts:
             self.names = reader.names
         elif set(reader.names) != set(self.names):

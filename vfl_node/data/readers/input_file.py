@@ -7,9 +7,12 @@ import gzip
 import io
 import os
 import zlib
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
+
+from typing_extensions import override
 
 from vfl_node.errors import DataError, StateError
 from vfl_node.process.files import fault
@@ -91,30 +94,32 @@ _MARKUP = (
 _NAMES = {"csv": "CSV", "parquet": "Parquet", "arrow": "Arrow"}
 
 
-class InputFile:
-    """An input's file.
+class InputFile(ABC):
+    """An input's file, wherever it is.
 
     Args:
-        path: of it.
-        party: this party's name, for errors.
+        source: party and place, as errors name them.
 
     Attributes:
-        source: party and path, as errors name them.
+        source: party and place, as errors name them.
         file: the file.
         content: its bytes, decompressed; at their beginning.
         compressed: by what; empty if it is not.
+        is_remote: whether each piece that is read is asked for over a network.
 
     Raises:
         DataError: it cannot be opened or read (``E_FILE``).
         StateError: the machine has a problem, not the file.
     """
 
-    def __init__(self, path: Path, *, party: str) -> None:
-        self.source = f"{party}: {path}"
+    is_remote = False
+
+    def __init__(self, source: str) -> None:
+        self.source = source
         try:
-            self.file: BinaryIO = path.open("rb")
+            self.file = self._open()
         except OSError as error:
-            raise unreadable(error, self.source) from None
+            raise (self.refusal(error) or self._damage_error()) from None
         try:
             start = self.file.read(HEAD_BYTES)
             self.compressed = "gzip" if start[:2] == b"\x1f\x8b" else "zstd" if start[:4] == b"\x28\xb5\x2f\xfd" else ""
@@ -124,7 +129,7 @@ class InputFile:
             self.rewind()
         except OSError as error:
             self.close()
-            raise unreadable(error, self.source) from None
+            raise (self.refusal(error) or self._damage_error()) from None
         except BaseException:
             self.close()
             raise
@@ -180,11 +185,17 @@ class InputFile:
         else:
             self.content = self.file
 
+    @abstractmethod
+    def _open(self) -> BinaryIO:
+        """Its bytes, at their beginning."""
+
+    @abstractmethod
     def native(self) -> pa.NativeFile:
         """The file for Arrow, which closes what it is given."""
-        import pyarrow as pa
 
-        return pa.PythonFile(os.fdopen(os.dup(self.file.fileno()), "rb"), "r")
+    @abstractmethod
+    def refusal(self, error: OSError) -> DataError | StateError | None:
+        """What it means that the file was not opened or read; None: its content is wrong, and not its place."""
 
     def read(self, size: int) -> bytes:
         """The next bytes of the content, ``size`` of them unless it ends.
@@ -198,9 +209,7 @@ class InputFile:
         except (EOFError, zlib.error, gzip.BadGzipFile):
             raise self._damage_error() from None
         except OSError as error:
-            if self.compressed and error.errno is None:  # of the decompressor, not of the system
-                raise self._damage_error() from None
-            raise unreadable(error, self.source) from None
+            raise (self.refusal(error) or self._damage_error()) from None
 
     def close(self) -> None:
         """Close the file. Idempotent."""
@@ -210,6 +219,33 @@ class InputFile:
         return DataError(
             f"{self.source}: is damaged or cut off ({self.compressed})", code="E_CSV", hint="copy or compress the file again"
         )
+
+
+class LocalFile(InputFile):
+    """A file of this machine.
+
+    Args:
+        path: of it.
+        party: this party's name, for errors.
+    """
+
+    def __init__(self, path: Path, *, party: str) -> None:
+        self._path = path
+        super().__init__(f"{party}: {path}")
+
+    @override
+    def _open(self) -> BinaryIO:
+        return self._path.open("rb")
+
+    @override
+    def native(self) -> pa.NativeFile:
+        import pyarrow as pa
+
+        return pa.PythonFile(os.fdopen(os.dup(self.file.fileno()), "rb"), "r")
+
+    @override
+    def refusal(self, error: OSError) -> DataError | StateError | None:
+        return None if error.errno is None else unreadable(error, self.source)  # else a decompressor's
 
 
 def _signature(head: bytes) -> Signature | None:

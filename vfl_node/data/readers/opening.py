@@ -6,11 +6,12 @@ from pathlib import Path
 
 from vfl_node.data.readers.contract import OpenReader, Reader
 from vfl_node.data.readers.csv import CsvReader
-from vfl_node.data.readers.folder import FolderReader
-from vfl_node.data.readers.input_file import InputFile
+from vfl_node.data.readers.folder import FolderReader, files_of
+from vfl_node.data.readers.input_file import InputFile, LocalFile
 from vfl_node.errors import UsageError
 from vfl_node.settings.declared import DecimalSign
 from vfl_node.settings.source import READERS
+from vfl_node.settings.store import ObjectStore
 from vfl_node.settings.table import Data
 
 
@@ -29,6 +30,8 @@ def open_input(data: Data, *, party: str) -> Reader:
         from vfl_node.data.readers.sql import open_query  # loads Arrow
 
         return open_query(data.query, database=data.database, password=data.database_password, party=party)
+    if data.url is not None:
+        return _open_stored(data, party)
     assert data.path is not None
     dialect = {name: value for name, value in (("delimiter", data.delimiter), ("decimal", data.decimal)) if value}
     open_file: OpenReader = READERS[data.format]
@@ -63,14 +66,34 @@ def open_arrow(path: Path, *, party: str) -> Reader:
 def _open(
     path: Path, party: str, expected: str | None, *, delimiter: str | None = None, decimal: DecimalSign | None = None
 ) -> Reader:
-    def open_file(path: Path, decimal: DecimalSign | None = decimal) -> Reader:
-        return _open_file(path, party, expected, delimiter, decimal)
+    def open_part(part: Path, decimal: DecimalSign | None = decimal) -> Reader:
+        return _read(LocalFile(part, party=party), expected, delimiter, decimal)
 
-    return FolderReader(path, party=party, open_part=open_file) if path.is_dir() else open_file(path)
+    if not path.is_dir():
+        return open_part(path)
+    source = f"{party}: {path}"
+    return FolderReader(source, files_of(path, source), open_part=open_part)
 
 
-def _open_file(path: Path, party: str, expected: str | None, delimiter: str | None, decimal: DecimalSign | None) -> Reader:
-    file = InputFile(path, party=party)
+def _open_stored(data: Data, party: str) -> Reader:
+    """A reader of an object, or of the objects below a prefix."""
+    from vfl_node.data.readers.objects import StoredObject, StoredTable  # loads Arrow's client
+
+    assert data.url is not None
+    expected = None if data.format == "auto" else data.format
+    if expected not in (None, "csv", "parquet", "arrow"):
+        text = f"{party}: {data.url} is read as CSV, Parquet or Arrow, not as {data.format}"
+        raise UsageError(text, code="E_CONFIG", hint="leave data.format out")
+    table = StoredTable(data.url, data.store or ObjectStore(), party=party)
+
+    def open_part(part: StoredObject, decimal: DecimalSign | None = data.decimal) -> Reader:
+        return _read(part.open(), expected, data.delimiter, decimal)
+
+    parts = table.parts()
+    return open_part(table.whole()) if parts is None else FolderReader(table.source, parts, open_part=open_part)
+
+
+def _read(file: InputFile, expected: str | None, delimiter: str | None, decimal: DecimalSign | None) -> Reader:
     try:
         format = file.format(expected)
         if format == "csv":

@@ -6,7 +6,6 @@ driver raised; the driver's own text is shown only for mistakes in the statement
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Iterator
 from contextlib import closing
 from datetime import date, datetime, time
@@ -26,7 +25,7 @@ from vfl_node.errors import DataError, UsageError
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
 
-    from vfl_node.settings.source import Password
+    from vfl_node.settings.password import Password
 
 _EXPLAINED = frozenset({"sqlite", "postgresql", "mysql", "mariadb"})
 """Databases that look at a statement without reading a row (``EXPLAIN``)."""
@@ -51,21 +50,8 @@ def open_query(query: str, *, database: str, password: Password | None, party: s
     source = f"{party}: data.query"
     if urlsplit(database).scheme == "duckdb":
         return DuckDbReader(query, database, source)
-    return SqlReader(query, database, None if password is None else secret(password, party), source)
-
-
-def secret(password: Password, party: str) -> str:
-    """The password. Raises UsageError (``E_CONFIG``)."""
-    hint = "data.database_password names where the password is: {env: NAME} or {file: PATH}"
-    if password.env is not None:
-        if password.env not in os.environ:
-            raise UsageError(f"{party}: the environment has no variable {password.env}", code="E_CONFIG", hint=hint)
-        return os.environ[password.env]
-    assert password.file is not None
-    try:
-        return password.file.read_text(encoding="utf-8").rstrip("\r\n")
-    except (OSError, UnicodeDecodeError):
-        raise UsageError(f"{party}: {password.file} cannot be read", code="E_CONFIG", hint=hint) from None
+    secret = None if password is None else password.read(party, "data.database_password")
+    return SqlReader(query, database, secret, source)
 
 
 class DuckDbReader(Reader):
