@@ -37,6 +37,10 @@ CORES = (2, 16, 32)
 LINKS = {"slow": (50.0, 40.0), "fast": (1000.0, 1.0)}
 """Mbit/s and milliseconds there and back."""
 
+LARGE_SIZES, LARGE_CORES = (10**7, 10**8, 10**9), (2, 16, 32, 128)
+LARGE_LINKS = {"100 Mbit/s": (100.0, 20.0), "1 Gbit/s": (1000.0, 1.0)}
+"""Of alignments of many identifiers, which are estimated alone."""
+
 TRAINERS: dict[str, dict[str, Any]] = {
     "split": {
         "algorithm": "split",
@@ -137,7 +141,9 @@ def capacity(kept: Mapping[str, Any] | None = None) -> dict[str, Any]:
         "columns": COLUMNS,
         "links": LINKS,
         "cores": CORES,
+        "large_cores": LARGE_CORES,
         "cells": cells,
+        "large": [large_alignment(protocol, rows, this) for protocol in ("psi", "psu") for rows in LARGE_SIZES],
         **found,
     }
 
@@ -149,14 +155,21 @@ def measured_machine(cores: int) -> Machine:
 
 
 def estimate_party(
-    kind: JobKind, rows: int, party: str, this: Machine, pace: Pace | None, rate: float = 50, rtt: float = 40
+    kind: JobKind,
+    rows: int,
+    party: str,
+    this: Machine,
+    pace: Pace | None,
+    rate: float = 50,
+    rtt: float = 40,
+    columns: int = COLUMNS,
 ) -> Range:
     """The estimate for this party."""
     job = Job.model_validate(kind.job())
     known = dict.fromkeys(job.parties.data, rows)
-    columns, table = dict.fromkeys(job.parties.data, COLUMNS), TableShape(rows, COLUMNS)
+    encoded, table = dict.fromkeys(job.parties.data, columns), TableShape(rows, columns)
     shared = rows - rows // 2
-    planned = plan(job, None, known, table=table, columns=columns, shared=shared, rate_mbit_s=rate, rtt_ms=rtt)
+    planned = plan(job, None, known, table=table, columns=encoded, shared=shared, rate_mbit_s=rate, rtt_ms=rtt)
     return estimate(replace(planned, party=party), this, pace)[kind.protocol]
 
 
@@ -167,10 +180,10 @@ def pace_of_kind(kind: JobKind) -> Pace | None:
     return pace_of(plan(job, None, known, shared=0, rate_mbit_s=50, rtt_ms=40), shape, None)
 
 
-def figures(kind: JobKind, rows: int, this: Machine, pace: Pace | None) -> dict[str, float]:
+def figures(kind: JobKind, rows: int, this: Machine, pace: Pace | None, columns: int = COLUMNS) -> dict[str, float]:
     """What the whole job takes, on any number of cores: the most that the estimate says."""
     parties = (ACTIVE, *OTHERS[: kind.passive])
-    ranges = {party: estimate_party(kind, rows, party, this, pace) for party in parties}
+    ranges = {party: estimate_party(kind, rows, party, this, pace, columns=columns) for party in parties}
     most = {name: value for name, (_, value) in ranges[ACTIVE].items()}
     cpu_s = sum(costs["cpu_s"][1] + costs["node_s"][1] for costs in ranges.values())
     cpu_s += most.get("train_active_s", 0) + kind.passive * most.get("train_passive_s", 0)
@@ -185,9 +198,21 @@ def figures(kind: JobKind, rows: int, this: Machine, pace: Pace | None) -> dict[
     }
 
 
-def wall_s(kind: JobKind, rows: int, this: Machine, pace: Pace | None, rate: float, rtt: float) -> float:
+def large_alignment(protocol: str, rows: int, this: Machine) -> dict[str, Any]:
+    """Two tables of so many rows and no other column than the identifier."""
+    kind = JobKind(protocol, "", 1)
+    wall = {
+        link: [wall_s(kind, rows, replace(this, cores=cores), None, rate, rtt, columns=1) for cores in LARGE_CORES]
+        for link, (rate, rtt) in LARGE_LINKS.items()
+    }
+    return {"protocol": protocol, "rows": rows, **figures(kind, rows, this, None, columns=1), "wall_s": wall}
+
+
+def wall_s(
+    kind: JobKind, rows: int, this: Machine, pace: Pace | None, rate: float, rtt: float, columns: int = COLUMNS
+) -> float:
     """From the order to the report, each party on a machine like this one: alignment, then training, computing and wire."""
-    costs = estimate_party(kind, rows, ACTIVE, this, pace, rate, rtt)
+    costs = estimate_party(kind, rows, ACTIVE, this, pace, rate, rtt, columns)
     return sum(costs[name][1] for name in ("node_s", "wall_s", "train_computing_s", "train_wire_s") if name in costs)
 
 
