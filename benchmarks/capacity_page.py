@@ -68,8 +68,8 @@ def _head(data: Mapping[str, Any]) -> Iterator[str]:
         it took {data["seconds"] / 60:.0f} minutes. The load of the machine's two cores was {data["load_before"]:g} before."""
     )
     yield from _list(
-        f"""**Machine:** {machine["cpu"]}, kernel `{machine["kernel"]}` ([kernels](kernels.md)). Where a machine lacks
-        AVX-512 IFMA, an alignment and an encryption take about three to five times the CPU time.""",
+        f"""**Machine:** {machine["cpu"]}, kernel `{machine["kernel"]}` ([kernels](kernels.md)). Without
+        AVX-512 IFMA, alignment and encryption take three to five times the CPU time.""",
         f"""**Tables:** each party has so many rows of {data["columns"]} columns of numbers. All parties share half of the
         rows. The other rows are of one party alone.""",
         f"""**Split training:** bottoms of {"–".join(map(str, split["bottom"]))}, a top of {split["top"][0]},
@@ -78,9 +78,8 @@ def _head(data: Mapping[str, Any]) -> Iterator[str]:
         bits, {logistic["iterations"]} iterations over all rows. Time and bytes grow with the iterations.""",
         """**Training in shares:** without further keys. It has a coordinator besides the parties that are counted.""",
         """Every training holds out 0.3 of the rows. `apsi` hides the shared rows in 0.7 of the passive party's.""",
-        """**CPU:** of all nodes of the job together. The boosted tree is left out that the active party's node trains
-        where scikit-learn is installed (`compare.boosted_tree`). So are imports: the first training after a node's start
-        takes 2 to 3 seconds more.""",
+        """**CPU:** of all nodes of the job together. The boosted tree of `compare.boosted_tree` is left out.
+        So are imports: the first training after a node's start takes 2 to 3 seconds more.""",
         """**RSS:** the most resident memory of the active party's node. **State:** the most bytes of lists on its disk
         while it aligns. **Wire:** all that all nodes send.""",
         f"""**Wall:** from the order to the report, where each party has 2/16/32 cores. *Slow* is {slow:g} Mbit/s with
