@@ -31,7 +31,7 @@ MESSY = settings(deadline=None, derandomize=True, max_examples=examples(400, few
 
 PLAIN = ["1", "-2.5", "+3", "4.", ".5", "6e7", "7E-3", "x", "red", "2024_01", "inf", "NAN", "1e999", "1e-400", "0x10", *MISSING]
 SPACED = [" 8", "9 ", "\t10", "\x1c11\x1f", "\u00a012", "\u200313", " ", "é", "１２", "a b", "日本"]
-QUOTED = ['"14"', '" 15 "', '""', '"a,b"', '"two\nlines"', '"crlf\r\nx"', '"q""q"', '""""', ' "16"']
+QUOTED = ['"14"', '" 15 "', '""', '"end\n"', '"\r\nbegin"', '"a,b"', '"two\nlines"', '"crlf\r\nx"', '"q""q"', '""""', ' "16"']
 WRONG = ['a"b', '"a"b', '"open', "\r", "\0", "1,2", 'a""', '"a" ']
 
 
@@ -115,6 +115,7 @@ def values(text: TextColumns, name: str) -> tuple[str, list[Any]]:
 @given(content=files(), block=st.sampled_from([1, 20, 60, 1 << 20]), few=st.sampled_from([0, 0, 1 << 10]))
 @example(content='a,b,c\n1,2,3\n"x\n\ny",2,3\n\n4,5,6', block=1, few=0)
 @example(content='a,b,c\n1,2,3\n4,5,"6\n7,8,9\n', block=1, few=0)
+@example(content='a,b,c\nx,"end\n",3\n', block=1 << 20, few=0)  # white space at a quoted edge, and none else
 def test_a_messy_file(content: str, block: int, few: int, tmp_path_factory: pytest.TempPathFactory) -> None:
     path = tmp_path_factory.mktemp("messy") / "table.csv"
     path.write_bytes(content.encode())

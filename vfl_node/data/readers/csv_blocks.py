@@ -70,7 +70,7 @@ def parse(block: bytes, line: int, names: Sequence[str], delimiter: str, columns
     if table.num_rows != len(rows) or not len(rows):
         return None
     cells = table.combine_chunks().to_batches()[0]
-    if not ascii or _has_outer_space(text, marks, ord(delimiter)):
+    if not ascii or len(ends) != len(breaks) or _has_outer_space(text, marks, ord(delimiter)):
         cells = pa.RecordBatch.from_arrays([_trim(column, ascii) for column in cells.columns], schema=cells.schema)
     return RowBatch(cells, _lines(line, rows, breaks, regular=len(rows) == len(starts) and len(ends) == len(breaks)))
 
