@@ -39,7 +39,7 @@ LINKS = {"slow": (50.0, 40.0), "fast": (1000.0, 1.0)}
 
 LARGE_SIZES, LARGE_CORES = (10**7, 10**8, 10**9), (2, 16, 32, 128)
 LARGE_LINKS = {"100 Mbit/s": (100.0, 20.0), "1 Gbit/s": (1000.0, 1.0)}
-"""Of alignments of many identifiers, which are estimated alone."""
+"""Lines of the alignments of many identifiers, which are estimated alone."""
 
 TRAINERS: dict[str, dict[str, Any]] = {
     "split": {

@@ -210,7 +210,8 @@ def _growth(data: Mapping[str, Any]) -> Iterator[str]:
         f"""A job has {entries / jobs:.1f} entries of the ledger, of {kinds["ledger"] / entries:,.0f} bytes each. A ledger is
         never pruned. Files of jobs go with [`vfl-node prune`](../guides/submit-and-watch-jobs.md#pruning), or by `retention` in
         the settings. Most of a partner's other files is what attacks found out about labels. It is kept apart for {MOST_JOBS}
-        jobs over the same labels, and is one sum of all jobs before. So it is counted {MOST_JOBS} times in a year. Each partner has a ledger."""
+        jobs over the same labels, and is one sum of all jobs before. So it is counted {MOST_JOBS} times in a year.
+        Each partner has a ledger."""
     )
 
 

@@ -81,8 +81,8 @@ class Clinic:
             lab.keep("dummies-size", b"7")
             lab.own.bytes(1)
             for job in (self.done, self.under_way["running"]):
-                lab.reserve(job, [telling_training(b"set", job, None)], [])
-            lab.count(telling_training(b"set", self.done, None))
+                lab.reserve(job, [telling_training("set", b"set", job, None)], [])
+            lab.count(telling_training("set", b"set", self.done, None))
         self.token = Tokens(self.state).create("anna", ["viewer"], 9)
         AuditLog(self.state).add(Deed("anna", "token", "", "GET", "/", "", 200))
         (self.state / "token").write_text("the owner's own")
@@ -181,7 +181,7 @@ def test_a_ledger_is_copied_whole_while_it_is_written(clinic: Clinic, tmp_path: 
         number = 0
         while not on.is_set():
             number += 1
-            lab.count(telling_training(b"set", f"job-{number}", None))
+            lab.count(telling_training("set", b"set", f"job-{number}", None))
 
     thread = threading.Thread(target=write)
     thread.start()
@@ -237,7 +237,7 @@ def test_a_restored_state_is_what_it_was_but_for_jobs_under_way(clinic: Clinic, 
         assert lab.secret.bytes(9) == secret
         assert [entry.kind for entry in lab.lane.entries] == ["reserve", "reserve", "count", "restore"]
         assert lab.reserving == set()
-        lab.count(telling_training(b"set", "next", None))
+        lab.count(telling_training("set", b"set", "next", None))
         assert lab.usage()["trainings"] == used["trainings"] + 1
     modes = {stat.S_IMODE(path.stat().st_mode) for path in clinic.state.rglob("*") if path.is_file()}
     assert modes == {0o600}

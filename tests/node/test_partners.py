@@ -40,7 +40,7 @@ def test_nothing_is_readable_by_others_or_shown(tmp_path: Path) -> None:
     partner = Partner(tmp_path, "lab")
     partner.keep("set", b"ids")
     partner.count(aligned_sets(b"a", 1))
-    partner.count(telling_training(b"a", "job", 1))
+    partner.count(telling_training("a", b"a", "job", 1))
     assert mode(tmp_path / "lab") == 0o700
     assert {path.name: mode(path) for path in (tmp_path / "lab").iterdir()} == dict.fromkeys(
         ("secret", "set.kept", "ledger.log"), 0o600
@@ -190,7 +190,7 @@ def test_what_was_damaged_on_the_disk_is_not_read(tmp_path: Path) -> None:
     partner.keep("set", b"ids")
     partner.count(aligned_sets(b"a", 1))
     partner.count(changed_sets("table", b"a", 1))
-    partner.count(telling_training(b"a", "job", 1))
+    partner.count(telling_training("a", b"a", "job", 1))
     for path in (tmp_path / "lab").iterdir():
         path.write_bytes(path.read_bytes()[:-1] + bytes([path.read_bytes()[-1] ^ 1]))
     again: list[Callable[[], object]] = [
@@ -198,7 +198,7 @@ def test_what_was_damaged_on_the_disk_is_not_read(tmp_path: Path) -> None:
         lambda: partner.heads("job", {}),
         lambda: partner.count(aligned_sets(b"b", 2)),
         lambda: partner.count(changed_sets("table", b"b", 2)),
-        lambda: partner.count(telling_training(b"a", "other", 2)),
+        lambda: partner.count(telling_training("a", b"a", "other", 2)),
         lambda: Partner(tmp_path, "lab"),
     ]
     for read in again:
@@ -277,7 +277,7 @@ def test_jobs_at_the_same_time_keep_the_same(tmp_path: Path) -> None:
         start.wait()
         kept.append(partner.keep("set", b"%d" % number))
         partner.count(aligned_sets(b"%d" % number, 8))
-        which.append(partner.count(telling_training(b"set", f"job-{number}", 8)))
+        which.append(partner.count(telling_training("set", b"set", f"job-{number}", 8)))
 
     threads = [threading.Thread(target=job, args=(number,)) for number in range(8)]
     for thread in threads:
@@ -328,22 +328,43 @@ def test_one_input_too_many_is_refused_and_a_repeated_one_is_free(tmp_path: Path
         partner.count(aligned_sets(b"four", 3))
 
 
-def test_trainings_over_a_set_are_counted_and_the_same_job_is_free(tmp_path: Path) -> None:
+def test_trainings_over_a_table_are_counted_and_the_same_job_is_free(tmp_path: Path) -> None:
     partner = Partner(tmp_path, "lab")
-    assert [partner.count(telling_training(b"set", job, 2)) for job in ("one", "two", "one", "two")] == [1, 2, 1, 2]
-    assert [partner.count(telling_training(other, "one", 2)) for other in (b"another", b"se")] == [1, 1]
+    assert [partner.count(telling_training("set", b"set", job, 2)) for job in ("one", "two", "one", "two")] == [1, 2, 1, 2]
+    assert [partner.count(telling_training(other, b"set", "one", 2)) for other in ("another", "se")] == [1, 1]
     again = Partner(tmp_path, "lab")
     with pytest.raises(PolicyError) as caught:
-        again.count(telling_training(b"set", "on", 2))
+        again.count(telling_training("set", b"set", "on", 2))
     assert caught.value.code == "E_BUDGET"
     assert "there were 2 trainings with lab" in caught.value.message
     assert "allows 2 (budgets.trainings)" in caught.value.message
     assert "raise budgets.trainings" in caught.value.hint
     assert not any(word in caught.value.for_peer for word in ("lab", "2", "budgets.trainings"))
-    assert again.count(telling_training(b"set", "two", 1)) == 2  # a limit lowered later does not forbid what was counted
-    assert Partner(tmp_path, "shop").count(telling_training(b"set", "on", 1)) == 1
-    assert again.count(telling_training(b"set", "on", 3)) == 3
-    assert again.count(telling_training(b"another", "on", 3)) == 2
+    assert again.count(telling_training("set", b"set", "two", 1)) == 2  # a limit lowered later does not forbid what was counted
+    assert Partner(tmp_path, "shop").count(telling_training("set", b"set", "on", 1)) == 1
+    assert again.count(telling_training("set", b"set", "on", 3)) == 3
+    assert again.count(telling_training("another", b"set", "on", 3)) == 2
+
+
+def test_a_record_more_in_a_table_begins_no_new_count_of_trainings(tmp_path: Path) -> None:
+    partner = Partner(tmp_path, "lab")
+    for day in range(20):
+        assert partner.count(telling_training("cohort", b"set %d" % day, f"daily-{day}", 20)) == day + 1
+    with pytest.raises(PolicyError, match=r"20 trainings with lab over table 'cohort'"):
+        partner.count(telling_training("cohort", b"set 20", "daily-20", 20))
+
+
+def test_trainings_that_an_earlier_version_counted_for_a_set_go_on_to_count(tmp_path: Path) -> None:
+    partner = Partner(tmp_path, "lab")
+    earlier = [f"{of_set.hex()} {job}" for of_set, job in ((b"set", "one"), (b"\xfe", "two"))]
+    partner.lane.append("count", {"lines": {"trainings": earlier}})
+    assert partner.usage()["trainings"] == 2
+    assert partner.count(telling_training("cohort", b"set", "one", 2)) == 1  # the same job is free
+    assert partner.count(telling_training("deeds", b"set", "one", 2)) == 1
+    for table in ("cohort", "deeds"):
+        with pytest.raises(PolicyError, match="there were 2 trainings"):
+            partner.count(telling_training(table, b"set", "three", 2))
+        assert partner.count(telling_training(table, b"set", f"three-{table}", 3)) == 3
 
 
 def test_linkages_over_a_set_are_counted_and_the_same_one_is_free(tmp_path: Path) -> None:
@@ -378,9 +399,9 @@ def test_a_memory_without_checksums_goes_on_with_what_it_promised(tmp_path: Path
         partner.count(aligned_sets(b"two", 2))
         with pytest.raises(PolicyError, match="2 different pairs of sets"):
             partner.count(aligned_sets(b"three", 2))
-        assert partner.count(telling_training(b"set", "second", 2)) == 2
+        assert partner.count(telling_training("set", b"set", "second", 2)) == 2
         with pytest.raises(PolicyError, match="there were 2 trainings"):
-            partner.count(telling_training(b"set", "third", 2))
+            partner.count(telling_training("set", b"set", "third", 2))
     assert not (folder / "inputs").exists()
     (folder / "ledger.log").write_bytes(b"")
     with pytest.raises(StateError) as caught:
@@ -443,7 +464,7 @@ def test_what_is_used_of_each_budget_is_told_without_beginning_a_memory(tmp_path
     for number, digest in enumerate((b"one", b"two", b"three")):
         lab.count(aligned_sets(digest, 9))
         lab.count(changed_sets("table" if number else "another", digest, 9))
-        lab.count(telling_training(b"set" if number else b"another", f"job-{number}", 9))
+        lab.count(telling_training("table" if number else "another", digest, f"job-{number}", 9))
         lab.count(linked_sets(b"set" if number else b"another", digest, 9))
         lab.count(served_model("default" if number else "other", f"job-{number}", 9))
     used = {
@@ -465,6 +486,6 @@ def test_what_is_checked_is_not_counted(tmp_path: Path) -> None:
     for _ in range(2):
         lab.check(aligned_sets(b"one", 1))
         lab.check(changed_sets("table", b"one", 0))
-        lab.check(telling_training(b"set", "job", 1))
+        lab.check(telling_training("set", b"set", "job", 1))
         lab.check(linked_sets(b"set", b"other", 1))
     assert set(lab.usage().values()) == {0}

@@ -51,7 +51,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 def training(job_id: str, limit: Limit = TWO_A_WEEK, of_set: bytes = b"set") -> Counted:
-    return telling_training(of_set, job_id, limit)
+    return telling_training(of_set.hex(), of_set, job_id, limit)
 
 
 def refusal(act: Callable[[], Any]) -> PolicyError:

@@ -26,7 +26,7 @@ from vfl_node.settings.node import Settings
 
 
 def training(job_id: str, limit: int | None = 2) -> Counted:
-    return telling_training(b"set", job_id, limit)
+    return telling_training("set", b"set", job_id, limit)
 
 
 def expense(job_id: str, epsilon: float = 1.0, limit: float | None = 1.2) -> Expense:

@@ -68,14 +68,14 @@ def test_a_budget_used_up_with_one_refuses_the_job_with_all(tmp_path: Path) -> N
 def test_a_training_has_the_largest_number_that_a_partner_counts(tmp_path: Path) -> None:
     lab, insurer = partners(tmp_path)
     both = JointMemory([lab, insurer])
-    insurer.count(telling_training(b"set", "of two", 9))
-    assert both.count(telling_training(b"set", "of three", 9)) == 2
-    assert both.count(telling_training(b"set", "of three", 9)) == 2
-    assert lab.count(telling_training(b"set", "of three", 9)) == 1
+    insurer.count(telling_training("set", b"set", "of two", 9))
+    assert both.count(telling_training("set", b"set", "of three", 9)) == 2
+    assert both.count(telling_training("set", b"set", "of three", 9)) == 2
+    assert lab.count(telling_training("set", b"set", "of three", 9)) == 1
     for refuse in (both.check, both.count):
         with pytest.raises(PolicyError, match="trainings with insurer"):
-            refuse(telling_training(b"set", "another", 2))
-    both.check(telling_training(b"set", "of three", 1))  # it was counted
+            refuse(telling_training("set", b"set", "another", 2))
+    both.check(telling_training("set", b"set", "of three", 1))  # it was counted
 
 
 def test_a_part_of_a_table_is_the_same_in_jobs_with_one_and_with_several(tmp_path: Path) -> None:

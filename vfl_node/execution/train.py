@@ -222,7 +222,7 @@ def _check_settings(run: Run, train: TrainerConfig) -> None:
 
 
 def _number(run: Run, alignment: Alignment) -> int:
-    """Count this training if it draws new secrets, and return its number among those with this partner over these records.
+    """Count this training if it draws new secrets, and return its number among those with this partner over this table.
 
     The first is 1; a training that draws no new secret is not counted and returns 1. The count is on disk before the training
     sends its first message. So it stays counted even if the training fails.
@@ -231,10 +231,10 @@ def _number(run: Run, alignment: Alignment) -> int:
         PolicyError: it would be more than this owner allows (``E_BUDGET``).
 
     Leaks: a refusal shows roughly how many trainings this owner allows. Apart from that number, it depends only on what both
-    parties know: how many trainings there were over which set, and whether rows can be synthetic. Under apsi every training
-    counts, even if no row is synthetic. Otherwise the passive party would learn from the count whether its shared order is
-    exactly the intersection. For the same reason the training is counted before this owner looks at how many records are
-    shared.
+    parties know, and on this owner's names of tables: how many trainings there were over which, and whether rows can be
+    synthetic. Under apsi every training counts, even if no row is synthetic. Otherwise the passive party would learn from the
+    count whether its shared order is exactly the intersection. For the same reason the training is counted before this owner
+    looks at how many records are shared.
     """
     if not _draws_anew(run, synthetic=alignment.hides_intersection or alignment.has_synthetic_rows):
         return 1
@@ -254,7 +254,8 @@ def _draws_anew(run: Run, *, synthetic: bool) -> bool:
 def _training_count(run: Run) -> Counted:
     """The entry by which this training is counted."""
     session = run.session
-    return telling_training(run.data.whole.identity, session.attempt.job_id, session.policy.limits.budgets.trainings)
+    limit = session.policy.limits.budgets.trainings
+    return telling_training(run.data.name, run.data.whole.identity, session.attempt.job_id, limit)
 
 
 def _check_enough(run: Run, result: Aligned) -> None:

@@ -26,7 +26,7 @@ from vfl_node.gdp import epsilon_of
 from vfl_node.node.partner_upgrade import import_counts
 from vfl_node.process.files import read_checked
 from vfl_node.process.machine import utc_now
-from vfl_node.session.counted import BUDGETS, LOSS, Counted, count_new
+from vfl_node.session.counted import BUDGETS, LOSS, OF_A_TABLE, Counted, count_new
 from vfl_node.session.spent import Account, Expense, Spent
 from vfl_node.settings.bounds import Use, raise_total, rates_of, total_of
 from vfl_node.settings.limits import Budgets
@@ -68,7 +68,7 @@ class PartnerCounts:
         return {
             "alignments": len(self._counting("inputs")),
             "changes": max(0, _largest_count(self._counting("changes")) - 1),
-            "trainings": _largest_count(self._counting("trainings")),
+            "trainings": _largest_count(self._counting("trainings"), OF_A_TABLE),
             "models_served": _largest_count(self._counting("models")),
             "linkages": _largest_count(self._counting("linkages")),
             "epsilon": round(max((epsilon_of(account.total(name).mu) for name in account.tables), default=0), 2),
@@ -259,7 +259,7 @@ class PartnerCounts:
             return None
 
 
-def _largest_count(lines: Sequence[str]) -> int:
-    """The largest count over one set or table, which each line begins with; some lines count over every one."""
-    own = [line for line in lines if " " in line and not line.startswith(LOSS)]
+def _largest_count(lines: Sequence[str], begins: str = "") -> int:
+    """The largest count over one set or table, with which each line ``begins``; other lines count over every one."""
+    own = [line for line in lines if " " in line and line.startswith(begins) and not line.startswith(LOSS)]
     return len(lines) - len(own) + max(Counter(line.partition(" ")[0] for line in own).values(), default=0)

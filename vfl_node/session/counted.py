@@ -19,6 +19,9 @@ LOSS = "loss "
 ANY_SET = b"any set"
 """In place of a set where linkages on different terms are counted: noise of pairs that did not change is drawn once on each."""
 
+OF_A_TABLE = "@"
+"""Before the name of a table among trainings, which earlier versions counted by digests of sets."""
+
 BUDGETS = {
     "alignments": "inputs",
     "changes": "changes",
@@ -44,6 +47,7 @@ class Counted:
             apart.
         free: how many of these come before the first that counts.
         begins: whether it counts where nothing but losses has counted towards that limit yet; else its number is then 0.
+        earlier: what stood for it in an earlier version.
     """
 
     kind: str
@@ -55,6 +59,7 @@ class Counted:
     over: tuple[str, ...] = ("",)
     free: int = 0
     begins: bool = True
+    earlier: str = ""
 
     def number(self, lines: Mapping[str, str], peer: str, now: str, released: Collection[str] = ()) -> int:
         """Which one it is of those that count towards the same limit, from 1; 0: it does not count.
@@ -107,8 +112,8 @@ class Counted:
 
     @property
     def _known(self) -> frozenset[str]:
-        """It, and as it was written before tables were counted apart."""
-        return frozenset((self.line, self.line.rpartition(" ")[2]))
+        """It, and as it was written in an earlier version, or before tables were counted apart."""
+        return frozenset((self.line, self.line.rpartition(" ")[2], self.earlier or self.line))
 
 
 def count_new(rate: Bound, counting: Mapping[str, str], now: str) -> Use:
@@ -177,30 +182,34 @@ def changed_sets(table: str, digest: bytes, limit: int | None, *, hides: bool = 
     )
 
 
-def telling_training(digest: bytes, job_id: str, limit: Limit) -> Counted:
-    """A training with synthetic rows over a set of our own, before anything of it leaves; a job is counted once.
+def telling_training(table: str, digest: bytes, job_id: str, limit: Limit) -> Counted:
+    """A training with synthetic rows over a table of our own, before anything of it leaves; a job is counted once.
 
     Synthetic rows are drawn anew in each training: they could only stay the same if the shared positions of the other
     party's records did, and these are blinded anew. Real rows stay the same, so a peer that compares trainings can tell
     synthetic rows from real ones.
 
     Args:
-        digest: of our own set, so that a peer cannot begin a new count by changing its set.
+        table: its name in this node's settings: neither another record in it begins a new count, nor does another set of the
+            peer.
+        digest: of our own set, for which earlier versions counted. Those of every set count on, over every table, since nobody
+            knows which table they were of.
         job_id: of the training.
-        limit: how many of them this node's owner allows over one set.
+        limit: how many of them this node's owner allows over one table.
     """
-    over = f"{digest.hex()} "
+    over = f"{OF_A_TABLE}{table} "
     return Counted(
         "trainings",
         over + job_id,
         limit,
-        "there were {count} trainings with {peer} over this node's records in which rows were made up for those that a party "
+        f"there were {{count}} trainings with {{peer}} over table {table!r} in which rows were made up for those that a party "
         "lacks, or weights or sums opened without noise, and this node allows {limit} (budgets.trainings)",
         "align by psi, where no row is made up; say train.epsilon, with which hidden training is bounded otherwise; or raise "
         "budgets.trainings in the policy: such rows, first weights and the records held out are drawn anew in each training, "
         "and whoever compares trainings sees through them",
         "training",
-        (over,),
+        (over, *"0123456789abcdef"),
+        earlier=f"{digest.hex()} {job_id}",
     )
 
 

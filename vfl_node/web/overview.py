@@ -12,7 +12,7 @@ NEARLY = 0.8
 TITLES = {
     "alignments": "Different pairs of sets",
     "changes": "Changes while sizes are hidden",
-    "trainings": "Trainings over the same records",
+    "trainings": "Trainings over the same table",
     "models_served": "Hidden models that answer",
     "linkages": "Ways to link the same records",
     "epsilon": "Privacy budget ε of hidden training",
