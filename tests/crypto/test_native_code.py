@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.skipif(not NATIVE, reason="this mach
 @pytest.mark.timeout(1800)
 def test_no_sanitizer_complains(tmp_path: Path) -> None:
     """The tests of all kernels once more, with code compiled under AddressSanitizer and UndefinedBehaviorSanitizer."""
-    for name in ("native", "setup.py", "pyproject.toml", "README.md", "LICENSE", "vfl_node", "tests/crypto"):
+    for name in ("native", "setup.py", "pyproject.toml", "README.md", "LICENSE", "vfl_node", "tests/crypto", "tests/thorough.py"):
         source, target = ROOT / name, tmp_path / name
         if source.is_dir():
             shutil.copytree(source, target, ignore=shutil.ignore_patterns("*.so", "__pycache__"))
