@@ -110,7 +110,9 @@ class BothWays:
         return self.trace.now() - waited
 
     def _note(self, frame: Frame, since: int, *, sent: bool) -> None:
-        self.traffic.setdefault(self._phase, Traffic()).add(frame.ByteSize(), sent=sent)
+        if self._phase not in self.traffic:
+            self.traffic[self._phase] = Traffic()
+        self.traffic[self._phase].add(frame.ByteSize(), sent=sent)
         self.trace.add(self.peer, self.attempt, frame, since, sent=sent)
 
 
