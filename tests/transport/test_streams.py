@@ -58,6 +58,25 @@ def test_put_waits_while_the_queue_is_full_and_goes_on_when_it_drains() -> None:
     assert not errors
 
 
+def test_what_leaves_does_not_wake_who_waits_for_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would look in vain, and hold up the thread that sends."""
+    pipe, looks = StreamPipe("lab"), list[bool]()
+    can_get = pipe.can_get
+    monkeypatch.setattr(pipe, "can_get", lambda: looks.append(True) or can_get())
+    pipe.accept()
+    thread, errors = blocked(lambda: run(pipe.get()))
+    before, leaving = len(looks), pipe.outgoing()
+    for number in range(3):
+        run(pipe.put(Frame(sequence=number)))
+        next(leaving)
+    thread.join(0.1)
+    assert (before, len(looks)) == (1, 1)
+    pipe.arrive([Frame(sequence=1).SerializeToString()])
+    thread.join(240)
+    assert not errors
+    assert len(looks) == 2
+
+
 def test_a_message_above_the_limit_passes_alone() -> None:
     stream = small(10)
     stream._put(Chunk(rows=bytes(100)))

@@ -87,31 +87,33 @@ class BothWays:
 
     async def _give(self, frame: Frame) -> None:
         """Send a frame."""
-        since = await self._turn(lambda: self._pipe.can_put(frame))
+        since = await self._turn(lambda: self._pipe.can_put(frame)) if self._in_turns else self.trace.now()
         await self._pipe.put(frame)
-        await self._note(frame, since, sent=True)
+        self._note(frame, since, sent=True)
+        if self._in_turns:
+            await _suspend(None)
 
     async def _take(self) -> Frame:
         """What comes next, counted and traced before it is checked: so is what cannot be taken."""
-        since = await self._turn(lambda: self._pipe.can_get())
+        since = await self._turn(lambda: self._pipe.can_get()) if self._in_turns else self.trace.now()
         frame = await self._pipe.get()
-        await self._note(frame, since, sent=False)
+        self._note(frame, since, sent=False)
+        if self._in_turns:
+            await _suspend(None)
         return frame
 
     async def _turn(self, can_go_on: Callable[[], bool]) -> int:
-        """Since when the pipe is waited for: in turns not while the other half computes."""
-        if not self._in_turns:
-            return self.trace.now()
+        """Since when the pipe is waited for in turns: not while the other half computes."""
         while not can_go_on():
             await _suspend(can_go_on)
         waited, self._waited = self._waited, 0
         return self.trace.now() - waited
 
-    async def _note(self, frame: Frame, since: int, *, sent: bool) -> None:
-        self.traffic.setdefault(self._phase, Traffic()).add(frame.ByteSize(), sent=sent)
+    def _note(self, frame: Frame, since: int, *, sent: bool) -> None:
+        if self._phase not in self.traffic:
+            self.traffic[self._phase] = Traffic()
+        self.traffic[self._phase].add(frame.ByteSize(), sent=sent)
         self.trace.add(self.peer, self.attempt, frame, since, sent=sent)
-        if self._in_turns:
-            await _suspend(None)
 
 
 @types.coroutine

@@ -62,7 +62,10 @@ class Stream(Generic[M]):
         self.most_bytes = bounds.bound(message).most_bytes  # of a message that is received; less once the job is known
         self._message, self._parse = message, parse
         self._close_s = close_s
-        self._changed = threading.Condition()
+        lock = threading.RLock()
+        self._changed = threading.Condition(lock)
+        self._leaving = threading.Condition(lock)  # the transport's sender alone waits on it, for a message to send
+        self._room = threading.Condition(lock)  # who waits for room to send: else each message would wake every thread here
         self._outgoing = PieceQueue(limit_bytes)
         self._inbox = PieceQueue(limit_bytes)
         self._accepted = False
@@ -100,7 +103,7 @@ class Stream(Generic[M]):
                 return
             self._closing = True
             self._inbox.clear()
-            self._changed.notify_all()
+            self._notify_all()
             self._changed.wait_for(lambda: self._finished, self._close_s)
         hang_up, self._hang_up = self._hang_up, _nothing  # which holds the connection
         hang_up()
@@ -111,18 +114,19 @@ class Stream(Generic[M]):
         with self._changed:
             if self._cancelled and not last:  # after one that was dropped it would come out of order
                 raise self._cancelled
-            self._accepted = True
+            if not self._accepted:
+                self.accept()
             if alone:
                 self._outgoing.clear()
-            self._changed.notify_all()
             if not (last or self._outgoing.has_room(pieces)):
-                if not self._changed.wait_for(lambda: self._outgoing.has_room(pieces) or self._over, timeout_s):
+                if not self._room.wait_for(lambda: self._outgoing.has_room(pieces) or self._over, timeout_s):
                     self.end(self._loss("it does not read what it is sent"))
                 if self._cancelled:
                     raise self._cancelled
             if self._end or self._finished or self._closing:
                 raise self._end or self._loss("the connection ended")
             self._outgoing.append(pieces)
+            self._leaving.notify()
         self._count("sent", message, sum(map(len, pieces)))
 
     def _get(self, timeout_s: float | None = None) -> M | None:
@@ -154,7 +158,7 @@ class Stream(Generic[M]):
     def _piece(self, timeout_s: float | None) -> bytes | None:
         """The next message or piece of a message; None after ``timeout_s`` without one."""
         with self._changed:
-            self._wait(self.can_get, timeout_s)
+            self._wait(self.can_get, self._changed, timeout_s)
             if self._cancelled:
                 raise self._cancelled
             if not self._inbox:
@@ -169,11 +173,11 @@ class Stream(Generic[M]):
         """Whether a reader would not wait, be it that it would raise; of a long message the first piece may be there alone."""
         return bool(self._inbox or self._end or self._closing or self._cancelled)
 
-    def _wait(self, ready: Callable[[], bool], timeout_s: float | None = None) -> None:
+    def _wait(self, ready: Callable[[], bool], on: threading.Condition, timeout_s: float | None = None) -> None:
         """Wait for the peer."""
-        with self._changed:
+        with on:
             self.waiting_since = time.monotonic()
-            self._changed.wait_for(ready, timeout_s)
+            on.wait_for(ready, timeout_s)
             self.waiting_since = None
 
     # What the transport calls.
@@ -198,11 +202,11 @@ class Stream(Generic[M]):
         """The messages to send, in pieces; ends with the stream."""
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._outgoing or self._closing or self._end or self._finished)
+                self._leaving.wait_for(lambda: self._outgoing or self._closing or self._end or self._finished)
                 if self._end or self._finished or not self._outgoing:
                     return
                 pieces = self._outgoing.popleft()
-                self._changed.notify_all()
+                self._room.notify_all()
             self.pieces += len(pieces)
             yield from pieces
 
@@ -224,6 +228,7 @@ class Stream(Generic[M]):
                 if not (self._closing or self._cancelled):  # otherwise read and drop, so that the peer is not blocked
                     self._inbox.append((data,))
                     self._changed.notify_all()
+                    self._room.notify_all()  # of a party that sends and receives at the same time
 
     def end(self, error: VflError) -> None:
         """Record that nothing more arrives, and why; the first reason counts."""
@@ -236,7 +241,7 @@ class Stream(Generic[M]):
         with self._changed:
             self._finished = True
             self._outgoing.clear()  # otherwise up to 16 MiB would be kept as long as the stream object lives
-            self._changed.notify_all()
+            self._notify_all()
 
     def end_by_transport(self) -> None:
         """The transport has ended the stream. Nobody reads before a stream is accepted, so if it was not, it has ended."""
@@ -247,9 +252,13 @@ class Stream(Generic[M]):
 
     def _wake(self) -> None:
         """Wake everybody who waits: the stream has broken off."""
-        self._changed.notify_all()
+        self._notify_all()
         for bell in self._bells:
             bell.set()
+
+    def _notify_all(self) -> None:
+        for condition in (self._changed, self._leaving, self._room):
+            condition.notify_all()
 
     @property
     def ended(self) -> VflError | None:
@@ -319,7 +328,7 @@ class StreamPipe(Stream[Frame]):
 
     async def wait(self, ready: Callable[[], bool]) -> None:
         """Wait until ``ready``, which asks :meth:`can_put` and :meth:`can_get`."""
-        self._wait(ready)
+        self._wait(ready, self._room)
 
     def watch(self, bell: threading.Event) -> None:
         """Set ``bell`` when the stream ends or is cancelled, and at once if it has been."""

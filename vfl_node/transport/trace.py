@@ -10,6 +10,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from sys import intern
 from typing import Any, NamedTuple, Protocol
 
@@ -170,9 +171,8 @@ class Trace:
 
     def add(self, peer: str, attempt: int, frame: TracedFrame, since: int, *, sent: bool) -> None:
         """Take a message that has just been sent, or has arrived; args as :class:`TracedMessage`."""
-        until, size = self.now(), frame.ByteSize()
-        phase, kind = (intern(peer_text(word, MOST_CHARACTERS)) for word in (frame.phase, frame.type.rpartition(".")[2]))
-        message = TracedMessage(peer, sent, attempt, phase, frame.sequence, kind, size, since, until)
+        phase, kind = _word(frame.phase[:MOST_CHARACTERS]), _word(frame.type.rpartition(".")[2][:MOST_CHARACTERS])
+        message = TracedMessage(peer, sent, attempt, phase, frame.sequence, kind, frame.ByteSize(), since, self.now())
         with self._one:
             self._count(message)
             self.messages.append(message)
@@ -210,3 +210,9 @@ class Trace:
             newest = self._newest[message.peer] = Sum(message.peer, message.attempt, message.phase, message.since)
             self.sums.append(newest)
         newest.add(message)
+
+
+@lru_cache(maxsize=256)
+def _word(said: str) -> str:
+    """What a peer said, as it is kept. The same few words come again and again."""
+    return intern(peer_text(said))

@@ -74,6 +74,9 @@ class LinkedActive:
         self._ranks = repeat == 0 and "auc" in self._evaluate.metrics  # only the first repeat's epochs are reported
         self._found: dict[str, Any] = {}
 
+    def expect(self, positions: Positions) -> None:
+        """As :meth:`Half.expect`: nothing is looked up."""
+
     async def step(self, number: int, positions: Positions) -> None:
         """As :meth:`Half.step`."""
         embeddings, index = await self._receive(number, positions)

@@ -71,6 +71,9 @@ class LinkedPassive:
             self.learner.restore(saved)
             self._crossed = Crossed.from_tensors(take_part("crossed", saved))
 
+    def expect(self, positions: Positions) -> None:
+        """As :meth:`Half.expect`: nothing is looked up."""
+
     async def step(self, number: int, positions: Positions) -> None:
         """As :meth:`Half.step`."""
         self.learner.begin(number)

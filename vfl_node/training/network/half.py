@@ -92,6 +92,9 @@ class Half(Protocol):
     attachments: Sequence[Attachment]
     pretraining: Pretraining | None
 
+    def expect(self, positions: Positions) -> None:
+        """The batch at ``positions`` comes after the next one: its rows may be looked up while this party waits for a peer."""
+
     async def step(self, number: int, positions: Positions) -> None:
         """Train on the batch at ``positions``."""
 

@@ -46,7 +46,7 @@ from vfl_node.session.session import Session, bytes_moved
 from vfl_node.session.toss import toss
 from vfl_node.training.checkpoints import Checkpoints
 from vfl_node.training.network.config import NetworkConfig
-from vfl_node.training.network.half import ForwardPass, Half, Positions, RepeatStart
+from vfl_node.training.network.half import NO_ROWS, ForwardPass, Half, Positions, RepeatStart
 from vfl_node.training.network.journal import Journal, is_due, resume
 from vfl_node.training.network.stopping import Stopping, decide
 from vfl_node.training.schedule import Schedule, cut
@@ -220,6 +220,7 @@ async def _epoch(
         attachment.epoch_begins(journal.epoch, len(batches))
     for index, positions in enumerate(batches):
         half.learner.pace(journal.epoch * len(batches) + index, section.epochs * len(batches))
+        half.expect(batches[index + 1] if index + 1 < len(batches) else NO_ROWS)
         await half.step(journal.exchanges, positions)
         journal.exchanges += 1
         failpoints.reach("updated")

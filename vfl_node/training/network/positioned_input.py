@@ -26,6 +26,7 @@ class PositionedInput:
         self._rows = rows.to(device)
         self._source = source
         self._device = device
+        self._fetched: tuple[NDArray[np.int64], ModelInput] | None = None
 
     @classmethod
     def from_features(
@@ -55,8 +56,16 @@ class PositionedInput:
         """Shared positions."""
         return len(self._source)
 
+    def fetch(self, positions: NDArray[np.int64]) -> None:
+        """Look up the rows that are taken next."""
+        self._fetched = positions, self._look_up(positions)
+
     def take(self, positions: NDArray[np.int64]) -> ModelInput:
         """The rows at shared ``positions``, int64[B]."""
+        fetched, self._fetched = self._fetched, None
+        return fetched[1] if fetched and fetched[0] is positions else self._look_up(positions)
+
+    def _look_up(self, positions: NDArray[np.int64]) -> ModelInput:
         return self._rows.take(torch.from_numpy(self._source[positions]).to(self._device))
 
     def select(self, source: NDArray[np.int64]) -> PositionedInput:

@@ -82,10 +82,14 @@ class ActiveHalf:
         """Positions, logits and loss of each batch since the last call of :meth:`figures`."""
         self._ranks = repeat == 0 and "auc" in session.job.evaluate.metrics  # only the first repeat's epochs are reported
 
+    def expect(self, positions: Positions) -> None:
+        """As :meth:`Half.expect`: this party waits for the batch of the step itself, whose rows it looks up meanwhile."""
+
     async def step(self, number: int, positions: Positions) -> None:
         """As :meth:`Half.step`."""
         self.learner.begin(number)
         bottom = self._model.bottom
+        self._supervision.look_up(positions)
         own = None if bottom is None else bottom(self._inputs.take(positions))  # (B, d'), while peers compute their embeddings
         embeddings = [
             embedding.requires_grad_() for embedding in await self._peers.embeddings(number, positions)
@@ -95,7 +99,7 @@ class ActiveHalf:
         loss = self._supervision.loss(logits, targets, positions)
         beside = self._added_loss(Forward(positions, own, embeddings, targets))
         learnt = check_finite(loss if beside is None else loss + beside)
-        gradients = [check_finite(gradient) for gradient in torch.autograd.grad(learnt, embeddings, retain_graph=True)]
+        gradients = torch.autograd.grad(learnt, embeddings, retain_graph=True)
         failpoints.reach("backward")
         scale = len(positions) / self._supervision.task.largest_weight
         await self._peers.send(number, gradients, Leaving(f"step/{number}", positions, labels=targets, mean_of=scale))

@@ -65,10 +65,16 @@ class Conversations:
         return embeddings
 
     async def send(self, number: int, gradients: Sequence[Tensor], leaving: Leaving) -> None:
-        """Send to each passive party its gradient of step ``number``, float32[B, d], as the defences leave it."""
-        self.sent = [way.step(gradient, leaving) for way, gradient in zip(self.exits.values(), gradients, strict=True)]
-        for channel, gradient in zip(self._channels.values(), self.sent, strict=True):
-            await send_tensor(channel, training_pb2.Gradient(step=number), check_finite(gradient))
+        """Send to each passive party its gradient of step ``number``, float32[B, d], as the defences leave it.
+
+        Raises:
+            DataError: training has diverged (``E_DIVERGED``).
+        """
+        ways = self.exits.values()
+        self.sent = [way.step(check_finite(gradient), leaving) for way, gradient in zip(ways, gradients, strict=True)]
+        for channel, way, gradient in zip(self._channels.values(), ways, self.sent, strict=True):
+            left = check_finite(gradient) if way.defends else gradient
+            await send_tensor(channel, training_pb2.Gradient(step=number), left)
 
     async def answer(self, number: int, gradient: Tensor) -> None:
         """Send the only passive party a gradient of step ``number``, float32[B, d], that depends on no label: undefended."""

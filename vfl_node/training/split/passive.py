@@ -23,6 +23,7 @@ from vfl_node.session.session import Session
 from vfl_node.training.evaluation import Figures
 from vfl_node.training.messages import check_step, decode_tensor, receive_tensor, send_tensor
 from vfl_node.training.network.half import (
+    NO_ROWS,
     Defended,
     ForwardPass,
     Positions,
@@ -58,7 +59,7 @@ class PassiveHalf:
         architecture = architecture_of(train.model, session.policy.models)
         self._bottom = build_bottom(architecture, train, self._inputs.schema, train.bottom)
         self.learner = learner(nn.ModuleDict({"bottom": self._bottom}), session, randomness, repeat)
-        self._alignment = data.alignment
+        self._alignment, self._expected = data.alignment, NO_ROWS
         self._owned = torch.from_numpy(data.alignment.owned).to(session.machine.device)
         self._substitute = substitute(train.missing.feature_strategy, draws) if data.alignment.missing else None
         self._training, self._batch_size = training, train.batch_size
@@ -93,6 +94,10 @@ class PassiveHalf:
             if self._substitute:
                 self._substitute.restore(take_part("substitute", saved))
 
+    def expect(self, positions: Positions) -> None:
+        """As :meth:`Half.expect`."""
+        self._expected = positions
+
     async def step(self, number: int, positions: Positions) -> None:
         """As :meth:`Half.step`."""
         leaving = Leaving(f"step/{number}", positions)
@@ -102,6 +107,8 @@ class PassiveHalf:
         self.learner.begin(number)
         embedding = self._embedding(leaving.label, positions, learn=True)  # (B, d)
         await self._send(number, self.exit.step(embedding.detach(), leaving))
+        if len(self._expected):
+            self._inputs.fetch(self._expected)
         gradient = await self._gradient(number, embedding)  # (B, d)
         penalty = self.exit.penalty(embedding, leaving)
         if penalty is not None:

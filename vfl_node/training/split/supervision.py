@@ -81,6 +81,7 @@ class Supervision:
             mix = Composition.from_view(data.alignment, missing.shares, missing.calibration_for)
         self.calibration = self.task.calibration(missing.calibration, mix, rate)
         self._base_rate = torch.full((len(self.owned),), self.task.rate, device=session.machine.device)
+        self._newest: tuple[Positions, Tensor, Tensor] | None = None
         self._alone: Classifier | None = None
 
     def learn_base_rates(
@@ -114,9 +115,16 @@ class Supervision:
             labelled=self.labelled,
         )
 
+    def look_up(self, positions: Positions) -> tuple[Tensor, Tensor]:
+        """Targets and q of the rows at ``positions``, float32[B] or [B, K], and [B]; those of the newest are at hand."""
+        if self._newest is None or self._newest[0] is not positions:
+            rows = torch.from_numpy(positions)
+            self._newest = positions, self.targets[rows], self._base_rate[rows]
+        return self._newest[1:]
+
     def base_rate(self, positions: Positions) -> Tensor:
         """q of the rows at ``positions``, float32[B]."""
-        return self._base_rate[torch.from_numpy(positions)]
+        return self.look_up(positions)[1]
 
     def step_targets(self, number: int, positions: Positions, logits: Tensor, embeddings: Sequence[Tensor]) -> Tensor:
         """The targets that step ``number`` trains on, float32[B] or [B, K]: of real labels, else synthetic.
@@ -127,11 +135,10 @@ class Supervision:
             logits: float32[B] or [B, K], without a graph.
             embeddings: float32[B, d] of each passive party.
         """
-        rows = torch.from_numpy(positions)
-        targets = self.targets[rows]
+        targets, _ = self.look_up(positions)
         if self._synthetic is None:
             return targets
-        real = self.real[rows]  # (B,)
+        real = self.real[torch.from_numpy(positions)]  # (B,)
         received = torch.cat([embedding.detach() for embedding in embeddings], dim=1)
         seen = self.calibration.observed_output(logits, self.base_rate(positions))
         synthetic = self._synthetic.targets(Step(number, positions, real, targets, seen, received))
