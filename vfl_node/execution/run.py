@@ -24,10 +24,13 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from vfl_node.crypto.build import describe_build
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.named import table_name
 from vfl_node.data.tables import Table
+from vfl_node.engines.contract import Engine
 from vfl_node.engines.processes import Processes
+from vfl_node.engines.ray.cluster import Cluster
 from vfl_node.engines.threads import Threads
 from vfl_node.execution.folder import JobFolder
 from vfl_node.execution.inputs import select_records
@@ -162,8 +165,7 @@ def set_up(
         memories=memories,
         progress=_TracedProgress(progress, trace),
         machine=OwnMachine(
-            workers=Threads(settings.group_workers),
-            processes=Processes(settings.group_workers),
+            **_engines(settings),
             device_name=settle_device(settings.device),
             memory_mib=settings.resources.memory_mib,
         ),
@@ -181,6 +183,15 @@ def set_up(
         marks=marks,
     )
     return Run(session, folder, inputs, trace)
+
+
+def _engines(settings: Settings) -> dict[str, Engine]:
+    """The engines of one job, by their names in :class:`OwnMachine`. Raises UsageError: as :func:`check_engine`."""
+    threads = Threads(settings.group_workers)
+    if settings.engine.kind == "local":
+        return {"workers": threads, "threads": threads, "processes": Processes(settings.group_workers)}
+    cluster = Cluster(settings.engine, describe_build)
+    return {"workers": cluster, "threads": threads, "processes": cluster}
 
 
 @dataclass(frozen=True)

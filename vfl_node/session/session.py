@@ -61,6 +61,7 @@ class OwnMachine:
     Attributes:
         workers: who computes group operations.
         processes: who computes on ciphertexts.
+        threads: who goes through much data with little work: threads of this process, also where workers are elsewhere.
         device_name: where tensors are, as :func:`vfl_node.process.tensors.settle_device` names it.
         clock: seconds since any fixed moment, for durations only.
         memory_mib: the most that this owner allows all jobs together; None: what is free.
@@ -68,6 +69,7 @@ class OwnMachine:
 
     workers: Engine = field(default_factory=Inline)
     processes: Engine = field(default_factory=Inline)
+    threads: Engine = field(default_factory=Inline)
     device_name: str = "cpu"
     clock: Callable[[], float] = time.monotonic
     memory_mib: int | None = None
