@@ -189,9 +189,9 @@ def _engines(settings: Settings) -> dict[str, Engine]:
     """The engines of one job, by their names in :class:`OwnMachine`. Raises UsageError: as :func:`check_engine`."""
     threads = Threads(settings.group_workers)
     if settings.engine.kind == "local":
-        return {"workers": threads, "threads": threads, "processes": Processes(settings.group_workers)}
+        return {"workers": threads, "processes": Processes(settings.group_workers)}
     cluster = Cluster(settings.engine, describe_build)
-    return {"workers": cluster, "threads": threads, "processes": cluster}
+    return {"workers": cluster, "beside": threads, "processes": cluster}
 
 
 @dataclass(frozen=True)

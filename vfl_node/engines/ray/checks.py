@@ -24,7 +24,7 @@ def check_engine(settings: EngineSettings) -> None:
     if settings.kind == "local":
         return
     if "RAY_AUTH_TOKEN" in os.environ:
-        raise _refusal("RAY_AUTH_TOKEN is in the environment, where other processes can read it", "unset it: token_file names it")
+        raise _refusal("RAY_AUTH_TOKEN is in the environment, where others may read it", "unset it: token_file names it")
     if found := sorted(name for name in os.environ if name.startswith("RAY_RUNTIME_ENV")):
         raise _refusal(f"{found[0]} would change what the workers run", "unset it, and install the same wheel on all machines")
     for key in ("token_file", "key"):

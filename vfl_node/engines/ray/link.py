@@ -28,8 +28,8 @@ _PROGRAM = (
     "import json, sys; end, plan, *sys.path = sys.argv[1:]; from vfl_node.engines.ray.driver import Plan, main; "
     "main(int(end), Plan(**json.loads(plan)))"
 )
-_CONNECT_S = 30.0
-"""A driver that has not found the cluster by then is given up: Ray itself goes on trying, also with a wrong token."""
+_CONNECT_S, _SIGNS = 20.0, 3
+"""A driver that has not found the cluster by then, or has named a cause so often, is given up. Ray itself goes on trying."""
 
 _HEAD_S = 15
 """A driver ends when the head of the cluster is away for so long."""
@@ -38,8 +38,9 @@ _END_S = 6.0
 _TOLD = 50  # lines of the driver that are kept to say why it ended
 
 _CAUSES = {
-    "InvalidAuthToken|Unauthenticated|AuthenticationError": "it did not accept the token (engine.token_file)",
-    "SSL|TLS|certificate|Handshake": "its certificates and this machine's do not fit (engine.ca, cert, key)",
+    "InvalidAuthToken|AuthenticationError": "it did not accept the token (engine.token_file)",
+    "SSL_ERROR|certificate": "its certificates and this machine's do not fit (engine.ca, cert, key)",
+    "Failed to connect to GCS": "nothing answers there, or not without certificates (engine.address, ca, cert, key)",
     "[Vv]ersion mismatch": "it runs another version of Ray or Python",
 }
 """What the driver wrote → why it did not connect."""
@@ -119,7 +120,7 @@ class Link:
         """
         limit = min(_CONNECT_S, self._settings.start_s)
         if not self._connected.wait(limit) and not self.lost:
-            self._refuse(f"the cluster did not answer within {limit:g} s" + self._find_cause())
+            self._refuse(f"the cluster did not answer within {limit:g} s" + self._find_cause(1))
         name = name_of(task.operation)
         with self._lock:
             if self.lost:
@@ -215,7 +216,7 @@ class Link:
             status = self.process.wait()
         self._readers[1].join(_END_S)
         with self._lock:
-            self._why = self._why or f"the driver of the cluster ended (exit status {status})" + self._find_cause()
+            self._why = self._why or f"the driver of the cluster ended (exit status {status})" + self._find_cause(1)
             for _, future in list(self._waiting.values()):
                 _fail(future, self._gone())
             self._connection.close()
@@ -249,10 +250,12 @@ class Link:
         with self.process.stderr as lines:
             for line in lines:
                 self._told.append(line.decode(errors="replace"))
+                if not self._connected.is_set() and (cause := self._find_cause(_SIGNS)):
+                    self._refuse("this node cannot use the cluster" + cause)
 
-    def _find_cause(self) -> str:
+    def _find_cause(self, least: int) -> str:
         told = "".join(list(self._told))
-        return next((f": {cause}" for pattern, cause in _CAUSES.items() if re.search(pattern, told)), "")
+        return next((f": {cause}" for pattern, cause in _CAUSES.items() if len(re.findall(pattern, told)) >= least), "")
 
     def _refuse(self, why: str) -> None:
         with self._lock:
@@ -273,7 +276,9 @@ class Link:
 
 
 def _error(message: str) -> VflError:
-    return VflError(message, code="E_WORKER", hint="look at the cluster's machines and at engine in node.yaml; then resume the job")
+    return VflError(
+        message, code="E_WORKER", hint="look at the cluster's machines and at engine in node.yaml; then resume the job"
+    )
 
 
 def _closed() -> VflError:

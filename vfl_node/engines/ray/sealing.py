@@ -54,7 +54,9 @@ class Sealer:
         """What was sealed. Raises ValueError: it was not sealed under this key and these words."""
         view = memoryview(sealed)
         try:
-            plain = memoryview(bytearray(self._aead.decrypt(view[:_NONCE], view[_NONCE:], about)))  # so that arrays can be written
+            plain = memoryview(
+                bytearray(self._aead.decrypt(view[:_NONCE], view[_NONCE:], about))
+            )  # so that arrays can be written
         except (InvalidTag, ValueError):
             raise ValueError("what came from the cluster was not sealed by this node and its workers") from None
         (count,) = struct.unpack_from(">I", plain)
