@@ -19,7 +19,7 @@ The same coroutines run over gRPC in a node's job threads and in memory in a sim
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +28,6 @@ from vfl_node.crypto.build import describe_build
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.named import table_name
 from vfl_node.data.tables import Table
-from vfl_node.engines.contract import Engine
 from vfl_node.engines.processes import Processes
 from vfl_node.engines.ray.cluster import Cluster
 from vfl_node.engines.threads import Threads
@@ -164,11 +163,7 @@ def set_up(
         attempt=Attempt(number=attempt, job_id=job_id, folder=folder.path, pins=folder),
         memories=memories,
         progress=_TracedProgress(progress, trace),
-        machine=OwnMachine(
-            **_engines(settings),
-            device_name=settle_device(settings.device),
-            memory_mib=settings.resources.memory_mib,
-        ),
+        machine=_machine(settings),
         policy=OwnSettings(
             limits=limits,
             obfuscation=settings.obfuscation,
@@ -185,13 +180,14 @@ def set_up(
     return Run(session, folder, inputs, trace)
 
 
-def _engines(settings: Settings) -> dict[str, Engine]:
-    """The engines of one job, by their names in :class:`OwnMachine`. Raises UsageError: as :func:`check_engine`."""
+def _machine(settings: Settings) -> OwnMachine:
+    """What computes for one job. Raises UsageError: as :func:`check_engine`."""
     threads = Threads(settings.group_workers)
+    machine = OwnMachine(workers=threads, device_name=settle_device(settings.device), memory_mib=settings.resources.memory_mib)
     if settings.engine.kind == "local":
-        return {"workers": threads, "processes": Processes(settings.group_workers)}
+        return replace(machine, processes=Processes(settings.group_workers))
     cluster = Cluster(settings.engine, describe_build)
-    return {"workers": cluster, "beside": threads, "processes": cluster}
+    return replace(machine, workers=cluster, processes=cluster, beside=threads)
 
 
 @dataclass(frozen=True)

@@ -276,9 +276,8 @@ class Link:
 
 
 def _error(message: str) -> VflError:
-    return VflError(
-        message, code="E_WORKER", hint="look at the cluster's machines and at engine in node.yaml; then resume the job"
-    )
+    hint = "look at the cluster's machines and at engine in node.yaml; then resume the job"
+    return VflError(message, code="E_WORKER", hint=hint)
 
 
 def _closed() -> VflError:

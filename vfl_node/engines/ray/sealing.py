@@ -45,7 +45,7 @@ class Sealer:
         """
         buffers: list[pickle.PickleBuffer] = []
         head = pickle.dumps(thing, pickle.HIGHEST_PROTOCOL, buffer_callback=buffers.append)
-        parts = [head, *(buffer.raw() for buffer in buffers)]
+        parts = [memoryview(head), *(buffer.raw() for buffer in buffers)]
         sizes = struct.pack(f">I{len(parts)}Q", len(parts), *map(len, parts))
         nonce = os.urandom(_NONCE)
         return nonce + self._aead.encrypt(nonce, b"".join([sizes, *parts]), about)
@@ -54,14 +54,13 @@ class Sealer:
         """What was sealed. Raises ValueError: it was not sealed under this key and these words."""
         view = memoryview(sealed)
         try:
-            plain = memoryview(
-                bytearray(self._aead.decrypt(view[:_NONCE], view[_NONCE:], about))
-            )  # so that arrays can be written
+            opened = self._aead.decrypt(view[:_NONCE], view[_NONCE:], about)
         except (InvalidTag, ValueError):
             raise ValueError("what came from the cluster was not sealed by this node and its workers") from None
+        plain = memoryview(bytearray(opened))  # so that arrays can be written
         (count,) = struct.unpack_from(">I", plain)
         sizes = struct.unpack_from(f">{count}Q", plain, 4)
-        at, parts = 4 + 8 * count, []
+        at, parts = 4 + 8 * count, list[memoryview]()
         for size in sizes:
             parts.append(plain[at : at + size])
             at += size

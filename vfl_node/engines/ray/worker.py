@@ -51,11 +51,11 @@ class Worker:
             return None
         try:
             name, block = self._opener.open(sealed, b"block" + handle + number)
-            answer = (operation_of(name)(self._keys[handle], block), None, "")
-            return self._opener.seal(answer, b"result" + handle + number)
+            result = operation_of(name)(self._keys[handle], block)
+            return self._opener.seal((result, None, ""), b"result" + handle + number)
         except Exception as error:  # noqa: BLE001 - the node raises it
-            answer = (None, survive_pickling(error), traceback.format_exc())
-            return self._opener.seal(answer, b"result" + handle + number)
+            failure = (None, survive_pickling(error), traceback.format_exc())
+            return self._opener.seal(failure, b"result" + handle + number)
 
     @property
     def _opener(self) -> Sealer:
