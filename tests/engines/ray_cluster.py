@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -83,6 +84,9 @@ def raise_odd(*_):
 def unpicklable(*_):
     return lambda: None
 
+def build_of_each_process():
+    return f"build {os.getpid()}"
+
 def keys_held(*_):
     """How many keys this worker holds: those of its actor, found among its objects."""
     import gc
@@ -102,7 +106,7 @@ if os.environ.get("VFL_TEST_PLAIN"):
         def decrypt(self, nonce, data, about): return bytes(data)
     sealing.AESGCM = Plain
 """
-"""Read by every Python of the cluster when it starts: adds the operations to the package, and in one test switches seals off."""
+"""Read by every Python of the cluster when it starts: adds the operations to the package; in one test no seals."""
 
 
 class TestCluster:
@@ -167,10 +171,8 @@ class TestCluster:
         for _ in range(20):
             processes = self.processes()
             for process in processes:
-                try:
+                with suppress(ProcessLookupError):
                     os.kill(process, signal.SIGKILL)
-                except ProcessLookupError:
-                    pass
             if not processes:
                 break
             time.sleep(0.1)
@@ -188,12 +190,10 @@ class TestCluster:
         found = []
         for entry in Path("/proc").iterdir():
             if entry.name.isdigit() and int(entry.name) != os.getpid():
-                try:
-                    if str(self.token).encode() in (entry / "environ").read_bytes():
-                        if name.encode() in (entry / "cmdline").read_bytes():
-                            found.append(int(entry.name))
-                except OSError:
-                    pass
+                with suppress(OSError):
+                    own = str(self.token).encode() in (entry / "environ").read_bytes()
+                    if own and name.encode() in (entry / "cmdline").read_bytes():
+                        found.append(int(entry.name))
         return found
 
 
@@ -217,12 +217,9 @@ def make_certificates(folder):
 
     authority, key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
     own = {"127.0.0.1", "::1", socket.gethostbyname(socket.gethostname())}
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.connect(("8.8.8.8", 53))
-            own.add(probe.getsockname()[0])
-        except OSError:
-            pass
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe, suppress(OSError):
+        probe.connect(("8.8.8.8", 53))  # sends nothing; as Ray learns this machine's address, which it puts for 127.0.0.1
+        own.add(probe.getsockname()[0])
     names = [x509.DNSName("localhost"), *(x509.IPAddress(ipaddress.ip_address(address)) for address in sorted(own))]
     (folder / "ca.pem").write_bytes(
         certificate("test", authority.public_key(), "test", authority, (x509.BasicConstraints(ca=True, path_length=None), True))
