@@ -13,7 +13,7 @@ from tests.engines.ray_cluster import TestCluster
 
 @pytest.fixture(scope="session")
 def cluster():
-    """A cluster of two cores, whose workers have the operations of ``vfl_node.tasks_for_tests``, as has this process."""
+    """A cluster whose workers have the operations of ``vfl_node.tasks_for_tests``, as has this process."""
     if importlib.util.find_spec("ray") is None:
         pytest.skip("Ray is not installed: make test-ray")
     with TestCluster() as started:

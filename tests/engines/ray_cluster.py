@@ -119,7 +119,7 @@ class TestCluster:
 
     __test__ = False
 
-    def __init__(self, host="127.0.0.1", cpus=2, *, plain=False, **settings):
+    def __init__(self, host="127.0.0.1", cpus=4, *, plain=False, **settings):
         self.folder = Path(tempfile.mkdtemp(prefix="vray"))  # short, since names of sockets are
         self.port, self.host, self.cpus = free_port(), host, cpus
         self.token = self.folder / "token"
@@ -154,7 +154,7 @@ class TestCluster:
             "ca": self.folder / "ca.pem",
             "cert": self.folder / "cert.pem",
             "key": self.folder / "key.pem",
-            "workers": self.cpus,
+            "workers": 2,
             "start_s": 60,
         }
         given |= self.given | changes

@@ -178,7 +178,10 @@ class Link:
     def _spawn(self, end: int) -> subprocess.Popen[bytes]:
         settings, own = self._settings, {name: text for name, text in os.environ.items() if not name.startswith("RAY_")}
         own |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(settings.token_file)}
-        own |= {"RAY_gcs_rpc_server_reconnect_timeout_s": str(_HEAD_S)}
+        own |= {
+            "RAY_gcs_rpc_server_reconnect_timeout_s": str(_HEAD_S),
+            "GRPC_VERBOSITY": "ERROR",
+        }  # which names what TLS refuses
         if settings.encrypted:
             own |= {"RAY_USE_TLS": "1", "RAY_TLS_CA_CERT": str(settings.ca)}
             own |= {"RAY_TLS_SERVER_CERT": str(settings.cert), "RAY_TLS_SERVER_KEY": str(settings.key)}
