@@ -71,8 +71,7 @@ class Lists:
         self.secret = self.lasting = session.randomness.derive(self._tag)
         self.own = records.ids
         self._workers, self._threads = session.machine.workers, session.machine.threads
-        rows = self._workers.workers * self._workers.grain * group.block_rows
-        self._ahead = max(_AHEAD, -(-rows // group.chunk_rows))
+        self._ahead = max(_AHEAD, self._workers.workers * self._workers.grain * group.block_rows // group.chunk_rows)
         self._columns = Columns(session.attempt.folder, width=group.width, chunk_rows=group.chunk_rows)
         self._domain = f"vfl-node-v1-{self._tag}-{group.name}".encode()
         self.sets = self._agreed = b""

@@ -44,7 +44,7 @@ class _Block:
 
 
 @dataclass(frozen=True)
-class Plan:
+class DriverPlan:
     """What the node's settings say of the cluster, and the name of the function that describes a build."""
 
     address: str
@@ -63,7 +63,7 @@ class Driver:
         plan: what to do.
     """
 
-    def __init__(self, end: int, plan: Plan) -> None:
+    def __init__(self, end: int, plan: DriverPlan) -> None:
         self._plan, self._pipe = plan, Connection(end)
         self._sending = threading.Lock()
         self._changed = threading.Condition()  # guards what follows
@@ -254,7 +254,7 @@ def _reason(error: Exception) -> str:
     return "the node did not admit it" if isinstance(error, Empty) else type(error).__name__
 
 
-def main(end: int, plan: Plan) -> None:
+def main(end: int, plan: DriverPlan) -> None:
     """The main function of the child."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)

@@ -25,8 +25,8 @@ from vfl_node.errors import VflError
 from vfl_node.settings.engine import EngineSettings
 
 _PROGRAM = (
-    "import json, sys; end, plan, *sys.path = sys.argv[1:]; from vfl_node.engines.ray.driver import Plan, main; "
-    "main(int(end), Plan(**json.loads(plan)))"
+    "import json, sys; end, plan, *sys.path = sys.argv[1:]; from vfl_node.engines.ray.driver import DriverPlan, main; "
+    "main(int(end), DriverPlan(**json.loads(plan)))"
 )
 _CONNECT_S, _SIGNS = 20.0, 3
 """A driver that has not found the cluster by then, or has named a cause so often, is given up. Ray itself goes on trying."""
@@ -178,10 +178,8 @@ class Link:
     def _spawn(self, end: int) -> subprocess.Popen[bytes]:
         settings, own = self._settings, {name: text for name, text in os.environ.items() if not name.startswith("RAY_")}
         own |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(settings.token_file)}
-        own |= {
-            "RAY_gcs_rpc_server_reconnect_timeout_s": str(_HEAD_S),
-            "GRPC_VERBOSITY": "ERROR",
-        }  # which names what TLS refuses
+        own |= {"RAY_gcs_rpc_server_reconnect_timeout_s": str(_HEAD_S)}
+        own |= {"GRPC_VERBOSITY": "ERROR"}  # it names what TLS refuses
         if settings.encrypted:
             own |= {"RAY_USE_TLS": "1", "RAY_TLS_CA_CERT": str(settings.ca)}
             own |= {"RAY_TLS_SERVER_CERT": str(settings.cert), "RAY_TLS_SERVER_KEY": str(settings.key)}
