@@ -40,8 +40,9 @@ def divide(key, block):
 def same(_, block):
     return block
 
-def pid(*_):
-    return os.getpid()
+def same_later(_, block):
+    time.sleep(0.4)
+    return block
 
 def late(_, value):
     time.sleep(0.2 if value % 4 == 0 else 0)
