@@ -100,7 +100,7 @@ test-browser: $(VENV)/browser.stamp $(AXE) ## the board in a real Chromium: scre
 $(AXE):
 	@mkdir -p build/browser && cd build/browser && npm install --silent --no-fund --no-audit axe-core@4
 
-test-ray: $(VENV)/ray.stamp ## the engine of several machines on real Ray clusters of this one, which the tests start; about two minutes
+test-ray: $(VENV)/ray.stamp ## the engine of several machines on real Ray clusters of this one, which the tests start; about three minutes
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m ray tests/engines
 
 lint: $(VENV)/dev.stamp ## ruff: rules and format

@@ -8,8 +8,14 @@ from typing import Any
 
 import pytest
 
+from vfl_node.engines.processes import Processes
 from vfl_node.engines.ray.checks import check_engine
+from vfl_node.engines.ray.cluster import Cluster
+from vfl_node.engines.threads import Threads
 from vfl_node.errors import UsageError
+from vfl_node.execution.run import _machine
+from vfl_node.node.doctor.own import check_settings
+from vfl_node.node.serving import serve
 from vfl_node.settings.engine import EngineSettings
 from vfl_node.settings.reading import load_settings
 
@@ -130,3 +136,29 @@ def test_ray_that_is_absent_or_without_a_token_is_refused(
     with pytest.raises(UsageError, match=version or "not installed") as caught:
         check_engine(read(tmp_path, WHOLE))
     assert (caught.value.code, "vfl-node[ray]" in caught.value.hint) == ("E_CONFIG", True)
+
+
+def test_a_job_of_a_node_computes_where_its_settings_say(tmp_path: Path) -> None:
+    whole = read(tmp_path, WHOLE)
+    settings = load_settings(tmp_path / "node.yaml")
+    assert settings.engine == whole
+    machine, local = _machine(settings), _machine(settings.model_copy(update={"engine": EngineSettings()}))
+    assert isinstance(machine.workers, Cluster)
+    assert machine.processes is machine.workers
+    assert isinstance(machine.threads, Threads)
+    assert (machine.workers.workers, machine.workers.grain) == (16, 64)
+    assert isinstance(local.workers, Threads)
+    assert local.threads is local.workers
+    assert isinstance(local.processes, Processes)
+    machine.processes.close()
+
+
+def test_a_node_does_not_start_and_the_doctor_says_why(tmp_path: Path) -> None:
+    read(tmp_path, WHOLE)
+    (tmp_path / "token").unlink()
+    with pytest.raises(UsageError, match="token") as caught:
+        serve(load_settings(tmp_path / "node.yaml"))
+    assert caught.value.code == "E_CONFIG"
+    _, finding = check_settings(tmp_path / "node.yaml")
+    assert finding.status == "FAIL"
+    assert "token" in finding.text

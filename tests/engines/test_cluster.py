@@ -375,9 +375,7 @@ IDS = [b"a very secret patient %05d" % number for number in range(3)]
 def look_for_traces(cluster, tasks, engine):
     """Work with ids in large blocks, an exponent and an error, of more than the object store holds; what is found of them."""
     large = b"".join(IDS) * 400_000
-    blocks = [
-        (large[: STORE_BYTES // 3], POWERS, number) for number in range(8)
-    ]  # a key by itself is in the store for a moment
+    blocks = [(large[: STORE_BYTES // 3], POWERS, number) for number in range(8)]
     results = engine.map(tasks.same_later, blocks, POWERS)
     next(results)
     found = [look_through(cluster)]  # while blocks are there

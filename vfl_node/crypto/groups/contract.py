@@ -46,7 +46,7 @@ class Group(ABC):
     Attributes:
         name: its name in a job file.
         width: bytes per element.
-        block_rows: elements that a worker raises at a time; about 15 ms of powers.
+        block_rows: elements that a worker raises at a time, or so many times :attr:`Engine.grain`; about 15 ms of powers.
         chunk_rows: elements to hash, store and send at a time; about half a second of powers on one core.
         hashes_beside: whether threads hash and check at the same time; else they wait for Python's lock.
     """
