@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install --no-com
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-libraries test-all durations faults doctor-faults submit test-compose test-systemd test-browser deploy-check lint types contracts proto proto-check docs site hashes bench-align bench-paillier bench-florist bench-readers bench-unaligned bench-linkage bench-hidden bench-split bench-serving clean drill-restore drill-rotate soak drill-upgrade capacity
+.PHONY: help demo test test-libraries test-all durations faults doctor-faults submit test-compose test-systemd test-browser test-ray deploy-check lint types contracts proto proto-check docs site hashes bench-align bench-paillier bench-florist bench-readers bench-unaligned bench-linkage bench-hidden bench-split bench-serving clean drill-restore drill-rotate soak drill-upgrade capacity
 
 help: ## this list
 	@echo "make …    (PY=python3.12 chooses the Python that makes $(VENV); 3.10 or newer)"
@@ -27,7 +27,7 @@ WORKERS ?= $(shell expr $$(unset OMP_NUM_THREADS; nproc) + 3)
 PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 test: $(VENV)/dev.stamp ## the whole suite except what takes minutes or needs Docker; WORKERS=N side by side
-	$(PYTEST) -m "not slow and not compose and not browser"
+	$(PYTEST) -m "not slow and not compose and not browser and not ray"
 
 # Whole alignments and Paillier's encryption. Ladders and residues of every kernel are compared in make test.
 USES_KERNELS := $(addprefix tests/alignment/,test_psi.py test_psu.py test_apsi.py test_transcripts.py) \
@@ -36,13 +36,13 @@ USES_KERNELS := $(addprefix tests/alignment/,test_psi.py test_psu.py test_apsi.p
 test-libraries: $(VENV)/dev.stamp ## the tests of protocols once more without compiled kernels, where make test had them
 	@quickest=$$($(BIN)/python -c 'from vfl_node.crypto.kernels import find_kernel; print(find_kernel("").name)') || exit 1; \
 	if [ "$$quickest" = libsodium ]; then echo "skipped: this machine runs no compiled kernel, so make test ran the libraries"; \
-	else VFL_KERNEL=libsodium $(PYTEST) -m "not slow and not compose and not browser" $(USES_KERNELS); fi
+	else VFL_KERNEL=libsodium $(PYTEST) -m "not slow and not compose and not browser and not ray" $(USES_KERNELS); fi
 
 test-all: $(VENV)/dev.stamp ## the slow tests as well, and all cases of those that try a part in make test
-	VFL_THOROUGH=1 $(PYTEST) -m "not compose and not browser"
+	VFL_THOROUGH=1 $(PYTEST) -m "not compose and not browser and not ray"
 
 durations: $(VENV)/dev.stamp ## run the tests of make test and write tests/durations.json, by which files are ordered
-	OMP_NUM_THREADS=1 $(PYTEST) -m "not slow and not compose and not browser" --record-durations
+	OMP_NUM_THREADS=1 $(PYTEST) -m "not slow and not compose and not browser and not ray" --record-durations
 
 faults: export OMP_NUM_THREADS := 1
 JOBS ?= 10000
@@ -99,6 +99,9 @@ test-browser: $(VENV)/browser.stamp $(AXE) ## the board in a real Chromium: scre
 
 $(AXE):
 	@mkdir -p build/browser && cd build/browser && npm install --silent --no-fund --no-audit axe-core@4
+
+test-ray: $(VENV)/ray.stamp ## the engine of several machines on real Ray clusters of this one, which the tests start; about three minutes
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m ray tests/engines
 
 lint: $(VENV)/dev.stamp ## ruff: rules and format
 	$(BIN)/ruff check .
@@ -208,6 +211,10 @@ $(VENV)/dev.stamp: pyproject.toml constraints.txt $(COMPILED) | $(BIN)/python
 
 $(VENV)/browser.stamp: pyproject.toml constraints.txt | $(VENV)/dev.stamp
 	@$(PIP) 'selenium>=4.20,<5'
+	@touch $@
+
+$(VENV)/ray.stamp: pyproject.toml constraints.txt | $(VENV)/dev.stamp
+	@$(PIP) 'ray>=2.52,<3'
 	@touch $@
 
 $(VENV)/site.stamp: pyproject.toml constraints.txt | $(BIN)/python

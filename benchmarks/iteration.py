@@ -67,7 +67,7 @@ class Ahead:
     """An engine that is done when ``map`` returns, so that what is prepared can be measured apart."""
 
     def __init__(self, engine: Engine) -> None:
-        self._engine, self.workers = engine, engine.workers
+        self._engine, self.workers, self.grain = engine, engine.workers, engine.grain
 
     def map(
         self, operation: Callable[[Key, Block], Result], blocks: Iterable[Block], key: Key, *, background: bool = False

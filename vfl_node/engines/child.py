@@ -57,10 +57,13 @@ def _answer(message: bytes, key: Any) -> tuple[bytes, Any]:
         key = keys[0] if keys else key
         return bytes(ForkingPickler.dumps((operation(key, block), None, ""))), key
     except Exception as error:  # noqa: BLE001 - the parent raises it
-        trace = traceback.format_exc()
-        try:
-            answer = bytes(ForkingPickler.dumps((None, error, trace)))
-            ForkingPickler.loads(answer)
-        except Exception:  # noqa: BLE001 - an exception that does not survive pickling
-            answer = bytes(ForkingPickler.dumps((None, RuntimeError(f"{type(error).__name__} in a worker process"), trace)))
-        return answer, key
+        return bytes(ForkingPickler.dumps((None, survive_pickling(error), traceback.format_exc()))), key
+
+
+def survive_pickling(error: Exception) -> Exception:
+    """``error``, or another exception that names it where it cannot be pickled and read again."""
+    try:
+        ForkingPickler.loads(ForkingPickler.dumps(error))
+    except Exception:  # noqa: BLE001 - of any kind
+        return RuntimeError(f"{type(error).__name__} in a worker process")
+    return error

@@ -22,9 +22,11 @@ class Engine(Protocol):
 
     Attributes:
         workers: how many blocks are computed at the same time.
+        grain: callers make blocks so many times larger than for threads, where the division changes no byte of the results.
     """
 
     workers: int
+    grain: int
 
     def map(
         self, operation: Callable[[Key, Block], Result], blocks: Iterable[Block], key: Key, *, background: bool = False
@@ -37,7 +39,9 @@ class Engine(Protocol):
         dropped when the iterator is closed or garbage-collected, or when a block fails.
 
         Args:
-            operation: a function of a module.
+            operation: a function of a module. Its result follows from its arguments alone: it draws no random numbers and
+                changes nothing else, since a block is computed again if its worker was lost. Random numbers that it needs
+                are in its block.
             blocks: 10 ms of work or more each.
             key: what all blocks have in common, such as a secret exponent. It is immutable. Only
                 the engine's workers receive it.
@@ -70,7 +74,7 @@ def block_size(count: int, engine: Engine, least: int, most: int) -> int:
 class Inline:
     """Computes each block in the calling thread, when its result is needed: for tests and small work."""
 
-    workers = 1
+    workers = grain = 1
 
     def map(
         self, operation: Callable[[Key, Block], Result], blocks: Iterable[Block], key: Key, *, background: bool = False

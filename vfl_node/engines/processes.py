@@ -18,7 +18,7 @@ from functools import partial
 from multiprocessing.connection import Pipe
 from typing import Any
 
-from vfl_node.engines.queued import BlockTask, Queue, QueuedEngine
+from vfl_node.engines.queued import BlockTask, Queue, QueuedEngine, RemoteTrace
 from vfl_node.errors import VflError
 
 _AHEAD = 4  # blocks started ahead, for each process
@@ -74,7 +74,7 @@ class _Child:
             ) from None
         if error is not None:
             self._key = ()  # the child may not have read it
-            raise error from _Remote(trace)
+            raise error from RemoteTrace(trace)
         self._key = (task.key,)
         return result
 
@@ -85,13 +85,6 @@ class _Child:
         self._connection.close()
         self._process.kill()
         self._process.wait()
-
-
-class _Remote(Exception):
-    """The cause of an exception that was raised in a child: its traceback there."""
-
-    def __str__(self) -> str:
-        return f"in a worker process\n{self.args[0]}"
 
 
 def _tend(children: list[_Child], queue: Queue) -> None:

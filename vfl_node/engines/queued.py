@@ -1,4 +1,4 @@
-"""The common part of the engines of this machine: blocks wait in one queue, and a thread for each worker takes them."""
+"""The common part of engines with workers: blocks wait in one queue, and a thread for each worker takes them."""
 
 from __future__ import annotations
 
@@ -67,6 +67,13 @@ class Queue:
             self._tokens.put(False)
 
 
+class RemoteTrace(Exception):
+    """The cause of an exception that was raised in another process: its traceback there."""
+
+    def __str__(self) -> str:
+        return f"in a worker process\n{self.args[0]}"
+
+
 class QueuedEngine:
     """An engine with a thread for each worker. The threads start with the first blocks.
 
@@ -78,6 +85,8 @@ class QueuedEngine:
         tend: the main function of a thread: it takes tasks from the queue until :meth:`Queue.get` returns None.
         interrupt: ends current blocks when the engine is closed; without it they run to their end.
     """
+
+    grain = 1
 
     def __init__(
         self, workers: int, *, ahead: int, tend: Callable[[Queue], None], interrupt: Callable[[], None] = lambda: None

@@ -19,15 +19,17 @@ The same coroutines run over gRPC in a node's job threads and in memory in a sim
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from vfl_node.crypto.build import describe_build
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.named import table_name
 from vfl_node.data.tables import Table
 from vfl_node.engines.processes import Processes
+from vfl_node.engines.ray.cluster import Cluster
 from vfl_node.engines.threads import Threads
 from vfl_node.execution.folder import JobFolder
 from vfl_node.execution.inputs import select_records
@@ -161,12 +163,7 @@ def set_up(
         attempt=Attempt(number=attempt, job_id=job_id, folder=folder.path, pins=folder),
         memories=memories,
         progress=_TracedProgress(progress, trace),
-        machine=OwnMachine(
-            workers=Threads(settings.group_workers),
-            processes=Processes(settings.group_workers),
-            device_name=settle_device(settings.device),
-            memory_mib=settings.resources.memory_mib,
-        ),
+        machine=_machine(settings),
         policy=OwnSettings(
             limits=limits,
             obfuscation=settings.obfuscation,
@@ -181,6 +178,16 @@ def set_up(
         marks=marks,
     )
     return Run(session, folder, inputs, trace)
+
+
+def _machine(settings: Settings) -> OwnMachine:
+    """What computes for one job. Raises UsageError: as :func:`check_engine`."""
+    threads = Threads(settings.group_workers)
+    machine = OwnMachine(workers=threads, device_name=settle_device(settings.device), memory_mib=settings.resources.memory_mib)
+    if settings.engine.kind == "local":
+        return replace(machine, processes=Processes(settings.group_workers))
+    cluster = Cluster(settings.engine, describe_build)
+    return replace(machine, workers=cluster, processes=cluster, beside=threads)
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import threading
 
 import structlog
 
+from vfl_node.engines.ray.checks import check_engine
 from vfl_node.node.board import check_http, open_board
 from vfl_node.node.faults import starting
 from vfl_node.node.running import OWNERS_SOCKET, announce, withdraw
@@ -41,6 +42,7 @@ def serve(settings: Settings) -> None:
     """
     share_arenas()
     check_http(settings)
+    check_engine(settings.engine)
     configure_node_logs(settings.log)
     failpoints.arm(os.environ.get(failpoints.VARIABLE, ""), local=settings.local)
     os.umask(0o077)  # whatever a library writes for this node is its user's alone

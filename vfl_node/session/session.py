@@ -61,6 +61,7 @@ class OwnMachine:
     Attributes:
         workers: who computes group operations.
         processes: who computes on ciphertexts.
+        beside: threads of this process, where the workers are elsewhere; None: the workers are such threads.
         device_name: where tensors are, as :func:`vfl_node.process.tensors.settle_device` names it.
         clock: seconds since any fixed moment, for durations only.
         memory_mib: the most that this owner allows all jobs together; None: what is free.
@@ -68,9 +69,15 @@ class OwnMachine:
 
     workers: Engine = field(default_factory=Inline)
     processes: Engine = field(default_factory=Inline)
+    beside: Engine | None = None
     device_name: str = "cpu"
     clock: Callable[[], float] = time.monotonic
     memory_mib: int | None = None
+
+    @property
+    def threads(self) -> Engine:
+        """Who goes through much data with little work: it is not worth sending."""
+        return self.beside or self.workers
 
     @cached_property
     def device(self) -> torch.device:

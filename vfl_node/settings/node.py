@@ -29,6 +29,7 @@ from vfl_node.settings.connection import PEERS_DIR, Address, Authorities, HttpTl
 from vfl_node.settings.consistent import check_attacks, check_role, is_loopback
 from vfl_node.settings.defences import DefenceParams, read_params
 from vfl_node.settings.earlier import read_earlier, read_earlier_queue
+from vfl_node.settings.engine import EngineSettings
 from vfl_node.settings.limits import Limits
 from vfl_node.settings.logs import LogSettings
 from vfl_node.settings.metrics import MetricsSettings
@@ -111,6 +112,7 @@ class Settings(Frozen):
     group_threads: int | None = Field(
         default=None, ge=1, le=1024, description="threads for group operations; None: one for every core this process may use"
     )
+    engine: EngineSettings = EngineSettings()
     peer_wait_s: float = Field(default=3600, ge=0, description="how long a job waits for a lost or absent peer")
     retention: Retention = Retention()
     quarantine_after: int = Field(

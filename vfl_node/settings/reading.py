@@ -45,6 +45,7 @@ def resolve_paths(settings: Settings, base: Path) -> Settings:
         update["data"] = tables[DEFAULT_TABLE] if isinstance(settings.data, Data) else tables
     update["peers"] = {name: peer.relative_to(base) for name, peer in settings.peers.items()}
     update["log"] = settings.log.relative_to(base)
+    update["engine"] = settings.engine.relative_to(base)
     update["peers_dir"] = base / settings.peers_dir
     if settings.tls:
         update["tls"] = settings.tls.relative_to(base)

@@ -211,7 +211,7 @@ class Linker:
         session, column = self._session, self._nearest.column("nearest")
         active, passive = self._whole[self._active], self._whole[self._passive]
         session.progress.emit(Advanced(len(column)))
-        search = partial(nearest, engine=session.machine.workers)
+        search = partial(nearest, engine=session.machine.threads)
         if session.machine.accelerated:
             search = partial(nearest_by_products, device=session.machine.device)
         candidates, equal_only = self._align.candidates, self._align.equal_only

@@ -38,7 +38,7 @@ from vfl_node.progress import Advanced
 from vfl_node.session.session import Session
 from vfl_node.transport.channel import Channel
 
-_AHEAD = 2  # chunks whose powers are begun while an earlier one is stored and sent
+_AHEAD = 2  # chunks whose powers are begun while an earlier one is stored and sent; more if workers are many
 
 
 class Lists:
@@ -70,7 +70,8 @@ class Lists:
         self._tag = ALIGNMENTS.lasting(self.terms.protocol)  # of draws, hashes and pins
         self.secret = self.lasting = session.randomness.derive(self._tag)
         self.own = records.ids
-        self._workers = session.machine.workers
+        self._workers, self._threads = session.machine.workers, session.machine.threads
+        self._ahead = max(_AHEAD, self._workers.workers * self._workers.grain * group.block_rows // group.chunk_rows)
         self._columns = Columns(session.attempt.folder, width=group.width, chunk_rows=group.chunk_rows)
         self._domain = f"vfl-node-v1-{self._tag}-{group.name}".encode()
         self.sets = self._agreed = b""
@@ -258,7 +259,7 @@ class Lists:
     def divide(self, *sources: Source) -> Iterator[list[Buckets]]:
         """The elements of each in as many buckets."""
         width = self.group.width
-        how = (width, bucket_bits(sum(map(len, sources)), width), self._workers, self._columns.folder)
+        how = (width, bucket_bits(sum(map(len, sources)), width), self._threads, self._columns.folder)
         with ExitStack() as files:
             yield [files.enter_context(Buckets(source, *how)) for source in sources]
 
@@ -302,14 +303,14 @@ class Lists:
         started: deque[Iterator[Rows]] = deque()
         for blocks in chunks:
             started.append(blocks)
-            if len(started) > _AHEAD:
+            if len(started) > self._ahead:
                 yield self._gather(started.popleft())
         while started:
             yield self._gather(started.popleft())
 
     def _begin(self, chunk: Rows, scalar: Scalar, powers: Column, started: deque[Iterator[Rows]]) -> None:
         started.append(self.group.powers(chunk, scalar, self._workers, check=True))
-        if len(started) > _AHEAD:
+        if len(started) > self._ahead:
             powers.append(self._gather(started.popleft()))
 
     def _gather(self, blocks: Iterator[Rows]) -> Rows:

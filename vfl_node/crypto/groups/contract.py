@@ -46,7 +46,7 @@ class Group(ABC):
     Attributes:
         name: its name in a job file.
         width: bytes per element.
-        block_rows: elements that a worker raises at a time; about 15 ms of powers.
+        block_rows: elements that a worker raises at a time, or so many times :attr:`Engine.grain`; about 15 ms of powers.
         chunk_rows: elements to hash, store and send at a time; about half a second of powers on one core.
         hashes_beside: whether threads hash and check at the same time; else they wait for Python's lock.
     """
@@ -83,12 +83,14 @@ class Group(ABC):
             scalar: the exponent; the engine's workers receive it.
             engine: computes the blocks.
         """
-        blocks = (ids.part(start, start + self.block_rows) for start in range(0, len(ids), self.block_rows))
+        size = self.block_rows * engine.grain
+        blocks = (ids.part(start, start + size) for start in range(0, len(ids), size))
         return engine.map(blind_block, blocks, Blinding(self, scalar.reveal(), domain))
 
     def checked(self, rows: Rows, engine: Engine) -> Rows:
         """``rows``, each of which :meth:`decode` accepts; workers look at them. Raises as that."""
-        blocks = (rows[start : start + self.block_rows] for start in range(0, len(rows), self.block_rows))
+        size = self.block_rows * engine.grain
+        blocks = (rows[start : start + size] for start in range(0, len(rows), size))
         for _ in engine.map(check_block, blocks, self):
             pass
         return rows
@@ -96,7 +98,7 @@ class Group(ABC):
     def powers(self, rows: Rows, scalar: Scalar, engine: Engine, *, check: bool = False) -> Iterator[Rows]:
         """``x^scalar`` for every row, in blocks and in order; work begins at the call.
 
-        The division into blocks depends only on :attr:`block_rows`, never on the engine.
+        The bytes never depend on the division into blocks, which is the engine's (:attr:`Engine.grain`).
 
         Cost: one group operation per row, and :meth:`decode` if requested.
 
@@ -109,7 +111,8 @@ class Group(ABC):
         Raises:
             ProtocolError: an element of small order or, with ``check``, any that :meth:`decode` refuses (``E_ELEMENT``).
         """
-        blocks = (rows[start : start + self.block_rows] for start in range(0, len(rows), self.block_rows))
+        size = self.block_rows * engine.grain
+        blocks = (rows[start : start + size] for start in range(0, len(rows), size))
         return engine.map(block_powers, blocks, Exponent(self, scalar.reveal(), check))
 
     def power(self, rows: Rows, scalar: Scalar, engine: Engine) -> Rows:

@@ -14,6 +14,7 @@ from pathlib import Path
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from vfl_node.engines.ray.checks import check_engine
 from vfl_node.errors import UsageError, VflError
 from vfl_node.node.doctor.finding import Finding, fail, failed_by, ok, skip, warn
 from vfl_node.settings.connection import Tls
@@ -41,6 +42,7 @@ def check_settings(path: Path) -> tuple[Settings | None, Finding]:
         raise UsageError(f"there is no file {path}", code="E_FILE", hint="name the configuration of a node by --config")
     try:
         settings = load_settings(path)
+        check_engine(settings.engine)
     except VflError as error:
         return None, failed_by(1, error, "correct the file at this place")
     try:
