@@ -18,6 +18,8 @@ from vfl_node.crypto.kernels.choice import _available
 HERE, ROOT = Path(__file__).parent, Path(__file__).parents[2]
 NATIVE = [of for of in _available() if of.name != "libsodium"]
 
+COPIED = ("native", "setup.py", "pyproject.toml", "README.md", "LICENSE", "vfl_node", "tests/crypto", "tests/thorough.py")
+
 TESTS = ("tests/crypto/test_kernels.py", "tests/crypto/test_residues.py")
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not NATIVE, reason="this machine runs no compiled kernel")]
@@ -26,7 +28,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.skipif(not NATIVE, reason="this mach
 @pytest.mark.timeout(1800)
 def test_no_sanitizer_complains(tmp_path: Path) -> None:
     """The tests of all kernels once more, with code compiled under AddressSanitizer and UndefinedBehaviorSanitizer."""
-    for name in ("native", "setup.py", "pyproject.toml", "README.md", "LICENSE", "vfl_node", "tests/crypto", "tests/thorough.py"):
+    for name in COPIED:
         source, target = ROOT / name, tmp_path / name
         if source.is_dir():
             shutil.copytree(source, target, ignore=shutil.ignore_patterns("*.so", "__pycache__"))
