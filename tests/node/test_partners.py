@@ -18,7 +18,14 @@ from vfl_node.node.counts import PartnerCounts
 from vfl_node.node.partner_upgrade import CLAIMED
 from vfl_node.node.partners import Partner, accept_loss, accept_loss_of_peer
 from vfl_node.process.files import write_checked
-from vfl_node.session.counted import aligned_sets, changed_sets, linked_sets, served_model, telling_training
+from vfl_node.session.counted import (
+    aligned_sets,
+    changed_sets,
+    linked_sets,
+    served_model,
+    telling_training,
+    telling_training_of_set,
+)
 from vfl_node.transport.generated.vfl.v1.session_pb2 import LedgerHead
 
 
@@ -352,6 +359,26 @@ def test_a_record_more_in_a_table_begins_no_new_count_of_trainings(tmp_path: Pat
         assert partner.count(telling_training("cohort", b"set %d" % day, f"daily-{day}", 20)) == day + 1
     with pytest.raises(PolicyError, match=r"20 trainings with lab over table 'cohort'"):
         partner.count(telling_training("cohort", b"set 20", "daily-20", 20))
+
+
+def test_a_second_name_of_the_same_records_begins_no_new_count_of_trainings(tmp_path: Path) -> None:
+    partner = Partner(tmp_path, "lab")
+    for table in ("one", "two"):
+        partner.count(telling_training(table, b"set", f"of-{table}", 2))
+        assert partner.count(telling_training_of_set(b"set", f"of-{table}", 2)) == (1 if table == "one" else 2)
+    partner.check(telling_training("three", b"set", "of-three", 2))
+    with pytest.raises(PolicyError, match="2 trainings with lab over the same records"):
+        partner.check(telling_training_of_set(b"set", "of-three", 2))
+    assert partner.usage()["trainings"] == 2
+
+
+def test_what_an_earlier_version_set_aside_counts_once_it_is_used(tmp_path: Path) -> None:
+    partner = Partner(tmp_path, "lab")
+    partner.lane.append("reserve", {"lines": {"trainings": [f"{b'set'.hex()} daily"]}, "job": "daily"})
+    assert partner.usage()["trainings"] == 1
+    assert partner.count(telling_training("cohort", b"set", "daily", 1)) == 1
+    partner.release("daily")
+    assert partner.usage()["trainings"] == 1
 
 
 def test_trainings_that_an_earlier_version_counted_for_a_set_go_on_to_count(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ from vfl_node.process.machine import utc_now
 from vfl_node.process.tensors import device_name
 from vfl_node.progress import ResultDoubted, TrainingCostKnown
 from vfl_node.roles import DataRole, Role
-from vfl_node.session.counted import Counted, telling_training
+from vfl_node.session.counted import Counted, telling_training, telling_training_of_set
 from vfl_node.session.spent import SCALED, Expense, Spent
 from vfl_node.training.checkpoints import FileCheckpoints
 from vfl_node.training.predictor import predictor_of
@@ -93,7 +93,7 @@ def _reserve(run: Run) -> None:
     never on the contents of a record.
     """
     anew = _draws_anew(run, synthetic=bool(run.session.job.align.spec.synthetic_rows_at))
-    counts, expense = [_training_count(run)] if anew else [], _expense(run)
+    counts, expense = _training_counts(run) if anew else [], _expense(run)
     if counts or expense:
         run.session.memory.reserve(run.session.attempt.job_id, counts, [expense] if expense else [])
 
@@ -238,7 +238,10 @@ def _number(run: Run, alignment: Alignment) -> int:
     """
     if not _draws_anew(run, synthetic=alignment.hides_intersection or alignment.has_synthetic_rows):
         return 1
-    return run.session.memory.count(_training_count(run))
+    counts = _training_counts(run)
+    for what in counts:
+        run.session.memory.check(what)  # what one of them refuses is counted by none
+    return max(run.session.memory.count(what) for what in counts)
 
 
 def _draws_anew(run: Run, *, synthetic: bool) -> bool:
@@ -251,11 +254,14 @@ def _draws_anew(run: Run, *, synthetic: bool) -> bool:
     return train is not None and (train.opens(job.evaluate).anew or (train.traits.synthetic_rows and synthetic))
 
 
-def _training_count(run: Run) -> Counted:
-    """The entry by which this training is counted."""
+def _training_counts(run: Run) -> list[Counted]:
+    """The entries by which this training is counted: over its table, and over its records."""
     session = run.session
-    limit = session.policy.limits.budgets.trainings
-    return telling_training(run.data.name, run.data.whole.identity, session.attempt.job_id, limit)
+    limit, identity, job_id = session.policy.limits.budgets.trainings, run.data.whole.identity, session.attempt.job_id
+    return [
+        telling_training(run.data.name, identity, job_id, limit),
+        telling_training_of_set(identity, job_id, limit),
+    ]
 
 
 def _check_enough(run: Run, result: Aligned) -> None:

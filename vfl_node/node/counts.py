@@ -26,7 +26,7 @@ from vfl_node.gdp import epsilon_of
 from vfl_node.node.partner_upgrade import import_counts
 from vfl_node.process.files import read_checked
 from vfl_node.process.machine import utc_now
-from vfl_node.session.counted import BUDGETS, LOSS, OF_A_TABLE, Counted, count_new
+from vfl_node.session.counted import BUDGETS, LOSS, OF_A_SET, OF_A_TABLE, Counted, count_new
 from vfl_node.session.spent import Account, Expense, Spent
 from vfl_node.settings.bounds import Use, raise_total, rates_of, total_of
 from vfl_node.settings.limits import Budgets
@@ -68,7 +68,7 @@ class PartnerCounts:
         return {
             "alignments": len(self._counting("inputs")),
             "changes": max(0, _largest_count(self._counting("changes")) - 1),
-            "trainings": _largest_count(self._counting("trainings"), OF_A_TABLE),
+            "trainings": _largest_count(self._counting("trainings"), (OF_A_TABLE, OF_A_SET)),
             "models_served": _largest_count(self._counting("models")),
             "linkages": _largest_count(self._counting("linkages")),
             "epsilon": round(max((epsilon_of(account.total(name).mu) for name in account.tables), default=0), 2),
@@ -100,7 +100,8 @@ class PartnerCounts:
         """As :meth:`vfl_node.session.memory.Memory.count`."""
         with self._alone():
             number = self._number(what)
-            counted = what.is_known(self._counting(what.kind)) and what.line not in self._set_aside(what.kind)
+            aside = set(self._set_aside(what.kind))
+            counted = what.is_known([line for line in self._counting(what.kind) if line not in aside])
             if number and not counted:
                 self._add("count", {what.kind: [what.line]})
             return number
@@ -259,7 +260,7 @@ class PartnerCounts:
             return None
 
 
-def _largest_count(lines: Sequence[str], begins: str = "") -> int:
+def _largest_count(lines: Sequence[str], begins: tuple[str, ...] = ("",)) -> int:
     """The largest count over one set or table, with which each line ``begins``; other lines count over every one."""
     own = [line for line in lines if " " in line and line.startswith(begins) and not line.startswith(LOSS)]
     return len(lines) - len(own) + max(Counter(line.partition(" ")[0] for line in own).values(), default=0)

@@ -19,8 +19,8 @@ LOSS = "loss "
 ANY_SET = b"any set"
 """In place of a set where linkages on different terms are counted: noise of pairs that did not change is drawn once on each."""
 
-OF_A_TABLE = "@"
-"""Before the name of a table among trainings, which earlier versions counted by digests of sets."""
+OF_A_TABLE, OF_A_SET = "@", "#"
+"""Before the name of a table, and the digest of a set, among trainings. Earlier versions wrote digests without a mark."""
 
 BUDGETS = {
     "alignments": "inputs",
@@ -185,6 +185,8 @@ def changed_sets(table: str, digest: bytes, limit: int | None, *, hides: bool = 
 def telling_training(table: str, digest: bytes, job_id: str, limit: Limit) -> Counted:
     """A training with synthetic rows over a table of our own, before anything of it leaves; a job is counted once.
 
+    It counts over the set of records, too (:func:`telling_training_of_set`): a table may have a second name.
+
     Synthetic rows are drawn anew in each training: they could only stay the same if the shared positions of the other
     party's records did, and these are blinded anew. Real rows stay the same, so a peer that compares trainings can tell
     synthetic rows from real ones.
@@ -192,17 +194,25 @@ def telling_training(table: str, digest: bytes, job_id: str, limit: Limit) -> Co
     Args:
         table: its name in this node's settings: neither another record in it begins a new count, nor does another set of the
             peer.
-        digest: of our own set, for which earlier versions counted. Those of every set count on, over every table, since nobody
-            knows which table they were of.
+        digest: of our own set.
         job_id: of the training.
         limit: how many of them this node's owner allows over one table.
     """
-    over = f"{OF_A_TABLE}{table} "
+    return _telling_training(f"{OF_A_TABLE}{table} ", f"table {table!r}", digest, job_id, limit)
+
+
+def telling_training_of_set(digest: bytes, job_id: str, limit: Limit) -> Counted:
+    """The same over our own set, under whatever name. Arguments as of :func:`telling_training`."""
+    return _telling_training(f"{OF_A_SET}{digest.hex()} ", "the same records", digest, job_id, limit)
+
+
+def _telling_training(over: str, words: str, digest: bytes, job_id: str, limit: Limit) -> Counted:
+    """What earlier versions counted for a set goes on to count for every table and set: nobody knows which table it was of."""
     return Counted(
         "trainings",
         over + job_id,
         limit,
-        f"there were {{count}} trainings with {{peer}} over table {table!r} in which rows were made up for those that a party "
+        f"there were {{count}} trainings with {{peer}} over {words} in which rows were made up for those that a party "
         "lacks, or weights or sums opened without noise, and this node allows {limit} (budgets.trainings)",
         "align by psi, where no row is made up; say train.epsilon, with which hidden training is bounded otherwise; or raise "
         "budgets.trainings in the policy: such rows, first weights and the records held out are drawn anew in each training, "

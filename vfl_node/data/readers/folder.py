@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from typing_extensions import override
 
@@ -14,14 +14,14 @@ from vfl_node.data.readers.input_file import unreadable
 from vfl_node.errors import DataError
 from vfl_node.settings.declared import DecimalSign
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 _UNSEEN = ("_", ".")
 """Names that begin so are marks and checksums, such as ``_SUCCESS``, not parts."""
 
 _WITH_OLD_ROWS = {"_delta_log": "Delta Lake", ".hoodie": "Hudi"}
 """Folder that lists which of the files count → the program that keeps it."""
+
+_TEXT, _TEXTS = "string", ("string", "large_string", "string_view")
+"""Types of text, which differ in how long it may be: a column that repeats is read as another one than it was written as."""
 
 _ALIKE = "all parts have the same columns, of the same types, and in CSV a first line that names them"
 
@@ -118,7 +118,7 @@ class FolderReader(Reader, Generic[P]):
 
     @override
     def batches(self, columns: Collection[str] | None = None) -> Iterator[RowBatch]:
-        some, kinds = False, dict[str, "pa.DataType"]()
+        some, kinds = False, dict[str, Any]()
         for part in self._parts:
             with _skipping_empty(), closing(self._open_part(part, decimal=self.decimal)) as reader:
                 for batch in reader.batches(columns):
@@ -159,10 +159,11 @@ def _skipping_empty() -> Iterator[None]:
             raise
 
 
-def _check_kinds(batch: RowBatch, kinds: dict[str, pa.DataType], source: str) -> None:
+def _check_kinds(batch: RowBatch, kinds: dict[str, Any], source: str) -> None:
     """Refuse a column whose type is not that of the parts before; ``kinds`` grows by those that are new."""
     for field in batch.columns.schema:
         kind = getattr(field.type, "value_type", field.type)  # of categories, whose codes may be wider in another part
+        kind = _TEXT if str(kind) in _TEXTS else kind
         if kinds.setdefault(field.name, kind) != kind:
             raise DataError(
                 f"{source}: column {field.name!r} is of the type {kind}, and of {kinds[field.name]} in the parts before",
