@@ -115,8 +115,8 @@ def _large(data: Mapping[str, Any]) -> Iterator[str]:
     yield "## Alignments of 10⁷ to 10⁹ identifiers\n"
     yield from _text(
         f"""Two parties, tables of identifiers and one column, and {cores} cores at each. These are the unit costs of this
-        machine, multiplied: [an alignment of ten million](benchmarks/alignment.md#two-nodes) was measured, larger ones were
-        not. Messages stay on one core. They and the disk bound the gain from many cores."""
+        machine, multiplied. One was measured, [PSU of ten million](benchmarks/alignment.md#two-nodes), of an earlier version
+        elsewhere. Messages stay on one core. They and the disk bound the gain from many cores."""
     )
     yield f"| protocol | rows | CPU | RSS | state | wire | {' | '.join(f'wall, {link}' for link in links)} |"
     yield f"|---|---|---|---|---|---|{'---|' * len(links)}"
@@ -148,7 +148,7 @@ def _measured(data: Mapping[str, Any]) -> Iterator[str]:
         {verdict}: {well["cpu_s"]} of {len(off)} are, and the largest error is {_percent(worst)}. Of RSS
         {well["peak_bytes"]} are within this range, of state {well["disk_bytes"]}, of wire {well["sent_bytes"]}. Other
         work on a machine changes the CPU time of one and the same job by a third. Some unit costs were fitted to earlier runs
-        on this machine. Where RSS is far off, it is too high. Wall time was not compared."""
+        on this machine. Where RSS and state are far off, they are too high. Wall time was not compared."""
     )
 
 

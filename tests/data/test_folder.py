@@ -58,6 +58,19 @@ def test_parts_of_csv_may_be_empty_and_agree_on_decimals(tmp_path: Path) -> None
     assert column.values.tolist()[:3] == [1, 2, 2.5]
 
 
+def test_text_that_repeats_in_one_part_alone_is_of_one_kind(tmp_path: Path) -> None:
+    """It is read by its different values there, and as written text of any length in the other part, as pandas writes it."""
+    rows, towns = 1000, [f"town {row}" for row in range(1000)]
+    path = tmp_path / "parts"
+    path.mkdir()
+    for number, cells in enumerate((["Berlin", "Paris"] * (rows // 2), towns)):
+        ids = pa.array([f"{number}-{row}" for row in range(rows)], pa.large_string())
+        pq.write_table(pa.table({"id": ids, "town": pa.array(cells, pa.large_string())}), path / f"{number}.parquet")
+    column = read(path).columns["town"]
+    assert isinstance(column, CategoricalColumn)
+    assert column.levels == tuple(sorted(["Berlin", "Paris", *towns]))
+
+
 @pytest.mark.parametrize(("decimals", "values"), [("0,5", [1.234, 2.345]), ("0.5", [1234, 2345])])
 def test_a_part_with_decimals_tells_thousands_from_decimals_in_all(tmp_path: Path, decimals: str, values: list[float]) -> None:
     (tmp_path / "1.csv").write_text(f"id;x;y\na;1,234;{decimals}\n")

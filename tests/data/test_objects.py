@@ -121,6 +121,42 @@ def test_an_object_that_is_written_again_meanwhile_is_refused(server: ObjectServ
             next(reader.batches())
 
 
+@pytest.mark.parametrize("name", ["t.csv", "t.csv.gz"])
+def test_an_object_that_is_written_again_during_a_reading_is_refused_at_its_end(
+    server: ObjectServer, folder: Path, name: str
+) -> None:
+    content = (folder / name).read_bytes()
+    server.put(name, content)
+    with closing(open_input(stored(server, name), party="lab")) as reader:
+        batches = reader.batches()
+        next(batches)
+        server.put(name, content, moment=1.8e9)
+        with pytest.raises(DataError, match="changed while it was read"):
+            list(batches)
+        with pytest.raises(DataError, match="changed while it was read"):
+            list(reader.batches())
+
+
+def test_a_part_that_is_written_again_between_two_readings_is_refused(server: ObjectServer, folder: Path) -> None:
+    content = (folder / "t.csv").read_bytes()
+    server.put("cohort/part-0.csv", content)
+    with closing(open_input(stored(server, "cohort"), party="lab")) as reader:
+        list(reader.batches())
+        server.put("cohort/part-0.csv", content, moment=1.8e9)
+        with pytest.raises(DataError, match=r"cohort/part-0.csv: changed while it was read"):
+            list(reader.batches())
+
+
+@pytest.mark.parametrize("name", ["t.parquet", "t.csv.gz", "t.feather"])
+def test_a_damaged_object_is_no_fault_of_the_store(server: ObjectServer, folder: Path, name: str) -> None:
+    content = bytearray((folder / name).read_bytes())
+    content[len(content) // 2 :] = bytes(len(content) - len(content) // 2)
+    server.put(name, bytes(content))
+    with pytest.raises(DataError, match="damaged or cut off") as caught:
+        read(stored(server, name))
+    assert caught.value.code == "E_CSV"
+
+
 @pytest.mark.parametrize(
     ("change", "code", "hint"),
     [
@@ -173,6 +209,8 @@ def test_the_secret_is_where_the_settings_say(server: ObjectServer, monkeypatch:
     ("data", "text"),
     [
         ({"url": "s3://bucket"}, "s3://BUCKET/KEY"),
+        ({"url": "s3://bucket//key"}, "s3://BUCKET/KEY"),
+        ({"url": "s3://bucket/a//b"}, "s3://BUCKET/KEY"),
         ({"url": "https://bucket/key"}, "s3://BUCKET/KEY"),
         ({"url": "s3://AKIA:canary-1@bucket/key"}, "s3://BUCKET/KEY"),
         ({"url": "s3://bucket/key?token=canary-1"}, "s3://BUCKET/KEY"),

@@ -156,7 +156,7 @@ def draw_values(data: Data, *, party: str, ids: tuple[str, ...], label: str | No
             keys = keys[best]
     kinds = {name: "id" if name in ids else "label" if name == label else "cell" for name in names}
     values = [Value("column", name) for name in names]
-    values += [Value("file", data.path.name)] if data.path else []
+    values += [Value("file", place.rstrip("/").rpartition("/")[2])] if (place := data.url or str(data.path or "")) else []
     values += [Value(kinds[name], str(cell)) for row in rows for name, cell in zip(names, row, strict=True) if cell is not None]
     return PlantedValues(dict.fromkeys(values), seed)
 

@@ -29,7 +29,6 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.named import table_name
 from vfl_node.data.tables import Table
 from vfl_node.engines.processes import Processes
-from vfl_node.engines.ray.cluster import Cluster
 from vfl_node.engines.threads import Threads
 from vfl_node.execution.folder import JobFolder
 from vfl_node.execution.inputs import select_records
@@ -186,6 +185,8 @@ def _machine(settings: Settings) -> OwnMachine:
     machine = OwnMachine(workers=threads, device_name=settle_device(settings.device), memory_mib=settings.resources.memory_mib)
     if settings.engine.kind == "local":
         return replace(machine, processes=Processes(settings.group_workers))
+    from vfl_node.engines.ray.cluster import Cluster  # loads what seals blocks
+
     cluster = Cluster(settings.engine, describe_build)
     return replace(machine, workers=cluster, processes=cluster, beside=threads)
 

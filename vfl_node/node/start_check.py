@@ -80,11 +80,18 @@ class StartCheck:
                 yield name, errors[0]
 
     def look_again(self) -> None:
-        """Look at tables whose files have changed since the last look, unless that is under way or was not long ago."""
+        """Look at tables whose files have changed since the last look, unless that is under way or was not long ago.
+
+        So it does at those of a database or a store that were refused: these may have been away.
+        """
         with self._lock:
             if not self._files or self._thread.is_alive() or time.monotonic() - self._began < AGAIN_S:
                 return
-            changed = {name: data for name, data in self._tables.items() if _state_of(data) != self._files.get(name)}
+            changed = {
+                name: data
+                for name, data in self._tables.items()
+                if _state_of(data) != self._files.get(name) or (data.path is None and self._found[name].get("errors"))
+            }
             if changed:
                 self._look_at(changed)
 

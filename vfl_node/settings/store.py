@@ -26,7 +26,7 @@ def _says(pattern: str, what: str) -> BeforeValidator:
 ObjectUrl = Annotated[
     str,
     _says(
-        r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]/[^\s?#]+",
+        r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[^\s/?#]+)+/?",
         "an object, or a prefix of part files, as s3://BUCKET/KEY, without a name, a password or a question mark",
     ),
 ]

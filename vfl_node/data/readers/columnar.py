@@ -52,6 +52,7 @@ class _FileReader(Reader):
         names = [self.names[place] for place in chosen]
         try:
             yield from typed_batches(self._read(self._content(), chosen), names, None, self.source)
+            self._file.check()
         except (pa.ArrowException, OSError) as error:
             raise self._unusable(error) from None
 

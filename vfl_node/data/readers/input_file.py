@@ -175,6 +175,7 @@ class InputFile(ABC):
 
     def rewind(self) -> None:
         """Go back to the beginning of the content."""
+        self.check()
         self.file.seek(0)
         if self.compressed == "gzip":
             self.content = gzip.GzipFile(fileobj=self.file)  # type: ignore[assignment]
@@ -194,6 +195,10 @@ class InputFile(ABC):
         """The file for Arrow, which closes what it is given."""
 
     @abstractmethod
+    def check(self) -> None:
+        """Refuse another version of the file than before (DataError, ``E_CSV``): a reading begins and ends with this."""
+
+    @abstractmethod
     def refusal(self, error: OSError) -> DataError | StateError | None:
         """What it means that the file was not opened or read; None: its content is wrong, and not its place."""
 
@@ -205,20 +210,28 @@ class InputFile(ABC):
             StateError: the machine has a problem, not the file.
         """
         try:
-            return self.content.read(size)
+            data = self.content.read(size)
         except (EOFError, zlib.error, gzip.BadGzipFile):
             raise self._damage_error() from None
         except OSError as error:
             raise (self.refusal(error) or self._damage_error()) from None
+
+        if not data:
+            self.check()
+        return data
 
     def close(self) -> None:
         """Close the file. Idempotent."""
         self.file.close()
 
     def _damage_error(self) -> DataError:
-        return DataError(
-            f"{self.source}: is damaged or cut off ({self.compressed})", code="E_CSV", hint="copy or compress the file again"
-        )
+        return damage_of(self.source, self.compressed)
+
+
+def damage_of(source: str, compressed: str = "") -> DataError:
+    """The error of a file whose content breaks off, or cannot be decompressed."""
+    by = f" ({compressed})" if compressed else ""
+    return DataError(f"{source}: is damaged or cut off{by}", code="E_CSV", hint="copy or compress the file again")
 
 
 class LocalFile(InputFile):
@@ -242,6 +255,10 @@ class LocalFile(InputFile):
         import pyarrow as pa
 
         return pa.PythonFile(os.fdopen(os.dup(self.file.fileno()), "rb"), "r")
+
+    @override
+    def check(self) -> None:
+        """Nothing: a file that is replaced stays the same one here."""
 
     @override
     def refusal(self, error: OSError) -> DataError | StateError | None:

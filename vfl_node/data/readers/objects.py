@@ -16,7 +16,7 @@ from pyarrow import fs
 from typing_extensions import override
 
 from vfl_node.data.readers.folder import check_parts
-from vfl_node.data.readers.input_file import InputFile
+from vfl_node.data.readers.input_file import InputFile, damage_of
 from vfl_node.errors import DataError, StateError, UsageError
 from vfl_node.settings.store import ObjectStore
 
@@ -62,8 +62,8 @@ class StoredTable:
             if self.system.get_file_info(self.key).type == fs.FileType.File:
                 return None
             found = self.system.get_file_info(fs.FileSelector(self.key))
-        except OSError as error:
-            raise refusal(error, self.source) from None
+        except (OSError, pa.ArrowException) as error:
+            raise refusal(error, self.source) or damage_of(self.source) from None
         names = {info.base_name: info for info in found}
         folders = [name for name, info in names.items() if info.type == fs.FileType.Directory]
         return [StoredObject(self, names[name].path) for name in check_parts(self.source, names, folders)]
@@ -74,32 +74,49 @@ class StoredTable:
 
 
 class StoredObject:
-    """One object.
+    """One object, of which one version is read.
 
     Attributes:
         table: of which it is, or is a part.
         key: bucket and key.
         name: the last part of its key.
+        source: party and URL, as errors name it.
     """
 
     def __init__(self, table: StoredTable, key: str) -> None:
         self.table, self.key, self.name = table, key, key.rpartition("/")[2]
+        self.source = table.source if key == table.key else f"{table.source.rstrip('/')}/{self.name}"
+        self._version: tuple[int | None, int | None] | None = None
 
     def open(self) -> ObjectFile:
         """Its content. Raises DataError: the store refuses (``E_FILE``)."""
-        whole = self.key == self.table.key
-        return ObjectFile(self, source=self.table.source if whole else f"{self.table.source.rstrip('/')}/{self.name}")
+        return ObjectFile(self)
+
+    def check(self) -> None:
+        """Ask for its size and time, which were those of the version that is read.
+
+        Raises:
+            DataError: they are others now (``E_CSV``), or the store refuses (``E_FILE``).
+        """
+        try:
+            about = self.table.system.get_file_info(self.key)
+        except (OSError, pa.ArrowException) as error:
+            raise refusal(error, self.source) or damage_of(self.source) from None
+        version = (about.size, about.mtime_ns)
+        if self._version is None:
+            self._version = version
+        elif version != self._version:
+            raise DataError(f"{self.source}: changed while it was read", code="E_CSV", hint="begin again")
 
 
 class ObjectFile(InputFile):
-    """An :class:`~vfl_node.data.readers.input_file.InputFile` in a store. Every reading of it is of the same version."""
+    """An :class:`~vfl_node.data.readers.input_file.InputFile` in a store. Readings begin and end with the same version."""
 
     is_remote = True
 
-    def __init__(self, found: StoredObject, *, source: str) -> None:
+    def __init__(self, found: StoredObject) -> None:
         self._found = found
-        self._version: tuple[int | None, int | None] | None = None
-        super().__init__(source)
+        super().__init__(found.source)
 
     @override
     def _open(self) -> BinaryIO:
@@ -107,21 +124,18 @@ class ObjectFile(InputFile):
 
     @override
     def native(self) -> pa.NativeFile:
-        system = self._found.table.system
+        self.check()
         try:
-            about = system.get_file_info(self._found.key)
-            content = system.open_input_file(self._found.key)
-        except OSError as error:
-            raise self.refusal(error) from None
-        version = (about.size, about.mtime_ns)
-        if self._version is None:
-            self._version = version
-        elif version != self._version:
-            raise DataError(f"{self.source}: changed while it was read", code="E_CSV", hint="begin again")
-        return content
+            return self._found.table.system.open_input_file(self._found.key)
+        except (OSError, pa.ArrowException) as error:
+            raise refusal(error, self.source) or damage_of(self.source) from None
 
     @override
-    def refusal(self, error: OSError) -> DataError | StateError:
+    def check(self) -> None:
+        self._found.check()
+
+    @override
+    def refusal(self, error: OSError) -> DataError | StateError | None:
         return refusal(error, self.source)
 
 
@@ -142,8 +156,10 @@ def connect(store: ObjectStore, party: str) -> fs.S3FileSystem:
         ) from None
 
 
-def refusal(error: OSError, source: str) -> DataError | StateError:
-    """What it means that a store did not give an object."""
+def refusal(error: Exception, source: str) -> DataError | None:
+    """What it means that a store did not give an object; None: it did, and its content is wrong."""
     found = _CODE.search(str(error))
-    code = found[1] if found else "NO_SUCH_KEY" if isinstance(error, FileNotFoundError) else "NETWORK_CONNECTION"
+    if not found and not isinstance(error, FileNotFoundError):
+        return None
+    code = found[1] if found else "NO_SUCH_KEY"
     return DataError(f"{source}: cannot be read ({code})", code="E_FILE", hint=_HINTS.get(code, _LET_IN))
