@@ -117,7 +117,7 @@ def test_a_difference_in_tables_is_named_before_anything_is_aligned() -> None:
         ("data: {panel: {path: a.csv, columns: {a: numerc}}}", "5:42: 'data.panel.columns.a' cannot be 'numerc'"),
         ("data: {My Panel: {path: a.csv}}", "'data.My Panel': 'My Panel' is not a name"),
         ("data: {pth: a.csv}", "unknown key 'data.pth'"),
-        ("data: {columns: {a: numeric}}", "node.yaml:5:7: 'data': say where the table is: path, or query"),
+        ("data: {columns: {a: numeric}}", "node.yaml:5:7: 'data': say where the table is: path, url, or query"),
     ],
 )
 def test_mistakes_in_several_tables_have_a_place(tmp_path: Path, data: str, said: str) -> None:
