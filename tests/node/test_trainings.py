@@ -19,6 +19,7 @@ from vfl_node.execution.live import LiveProgress, Stop
 from vfl_node.execution.run import set_up
 from vfl_node.node.partners import Partner
 from vfl_node.privacy.defences.dp import epsilon
+from vfl_node.session.counted import OF_A_TABLE
 from vfl_node.settings.node import Data, Settings
 from vfl_node.transport.memory import memory_channels, run_together
 
@@ -75,11 +76,12 @@ class Trainings:
         return JobFolder(self.folder / job_id / name)
 
     def counted(self, name: str) -> int:
-        """How many trainings ``name`` remembers with the other."""
+        """How many trainings over its table ``name`` remembers with the other."""
         entries = [
             entry for lab in (self.folder / "partners" / name).glob("*") for entry in Partner(lab.parent, lab.name).lane.entries
         ]
-        return sum(entry.kind == "count" and "trainings" in entry.body["lines"] for entry in entries)
+        lines = [line for entry in entries if entry.kind == "count" for line in entry.body["lines"].get("trainings", ())]
+        return sum(line.startswith(OF_A_TABLE) for line in lines)
 
     def report(self, job_id: str, name: str = "clinic") -> dict[str, Any]:
         return json.loads((self.job_folder(job_id, name).artefacts / "report.json").read_text())
