@@ -155,6 +155,7 @@ def test_an_idle_worker_gets_every_block_though_there_are_more_workers_than_core
     for _ in range(3):
         number = node.give()
         assert node.hears(number, 0.9) == b"Rresult"  # while others would still start
+        time.sleep(0.1)  # the worker waits again, behind the others
 
 
 def test_each_block_is_told_that_no_worker_starts_whoever_else_is_starting_one(start):

@@ -117,6 +117,7 @@ def test_a_worker_that_is_named_after_one_of_another_build_leaves_nobody_waiting
 def test_a_driver_that_does_not_read_can_be_closed(start):
     link = start(READS_NOTHING)
     threads, told = begin(link, [bytes(400_000)] * 3)
+    assert link._connected.wait(20)
     time.sleep(0.3)  # the pipe is full now
     assert closes(link)
     assert ends(*threads)
@@ -161,7 +162,8 @@ def test_blocks_that_have_no_room_yet_are_not_sealed_but_for_one(start):
 
     link_sealer, link._sealer = link._sealer, Counting()
     threads, told = begin(link, [bytes(900_000)] * 10)
-    time.sleep(0.5)
+    assert link._connected.wait(20)
+    time.sleep(0.3)
     assert sealed.count(b"block") == 3
     assert closes(link)
     assert ends(*threads)
