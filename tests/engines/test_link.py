@@ -124,6 +124,24 @@ def test_a_driver_that_does_not_read_can_be_closed(start):
     assert told == ["the engine was closed before a block was done"] * 3
 
 
+def test_a_node_that_cannot_send_tells_who_waits(start):
+    link = start(READS_ALL)
+    sending = link._connection
+
+    class Full:
+        def __getattr__(self, name):
+            return getattr(sending, name)
+
+        def send_bytes(self, message):
+            raise MemoryError
+
+    link._connection = Full()
+    threads, told = begin(link, [b"x"])
+    assert ends(*threads)
+    assert told[0].startswith("the driver of the cluster ended")
+    assert closes(link)
+
+
 def test_an_engine_that_is_forgotten_while_a_block_is_sent_stops_nobody(start):
     link = start(READS_ALL)
     link.sit("other")

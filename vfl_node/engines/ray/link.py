@@ -213,11 +213,15 @@ class Link:
         )
 
     def _write(self) -> None:
-        """Send what is in the outbox, in its order, until the driver is gone."""
-        with suppress(OSError):
-            while parts := self._outbox.get():
-                self._connection.send_bytes(b"".join(parts))
-                del parts
+        """Send what is in the outbox, in its order, until the driver is gone, or memory is full."""
+        try:
+            with suppress(OSError, MemoryError):
+                while parts := self._outbox.get():
+                    self._connection.send_bytes(b"".join(parts))
+                    del parts
+        finally:
+            with self._lock:
+                self._end()
 
     def _receive(self) -> None:
         """Take what the driver says until it ends; then wait for its end, and tell whoever waits."""
