@@ -253,6 +253,7 @@ def run_alignment(toy_group):
         job_id="job",
         predict=None,
         table=DEFAULT_TABLE,
+        machine=None,
         **terms,
     ):
         if protocol == "apsi":
@@ -281,9 +282,9 @@ def run_alignment(toy_group):
                     memories={spies[i].peer: memory},
                     pins=pins[i] if pins else MemoryPins(),
                     progress=progress[i],
-                    workers=_workers,
                     limits=limits,
                     obfuscation=wish,
+                    **(machine or {"workers": _workers}),
                 )
                 sides.append((align(own, OwnRecords(ids[i], table=table), group=groups[i] if groups else group), spies[i]))
             secrets = {}

@@ -12,6 +12,7 @@ from vfl_node.alignment.alignment import Alignment
 from vfl_node.alignment.costs import memory_bytes
 from vfl_node.alignment.sizes import announced_count
 from vfl_node.crypto.randomness import Randomness
+from vfl_node.engines.contract import Inline
 from vfl_node.errors import DataError, PeerLost, PolicyError, ProtocolError, UsageError
 from vfl_node.job import Align
 from vfl_node.session.memory import MemoryOfOneRun
@@ -356,6 +357,21 @@ def test_memory_is_enough_to_the_byte(monkeypatch, run_alignment, toy_group, wor
             assert codes[short] == "E_MEMORY"
             assert run.lists.keys() <= {"step 2", "step 5"}  # P sends its own list meanwhile
             assert "GiB are free" in (run.active, run.passive)[short].message
+
+
+class Many(Inline):
+    """An engine of many workers elsewhere."""
+
+    workers = 1000
+
+
+def test_workers_on_other_machines_need_no_memory_of_this_one(monkeypatch, run_alignment, toy_group, workers):
+    needed = max(
+        memory_bytes(own, len(IDS_A) + len(IDS_P), toy_group.width, workers.workers) for own in (len(IDS_A), len(IDS_P))
+    )
+    monkeypatch.setattr("vfl_node.session.session.free_bytes", lambda: needed)
+    run = run_alignment("psi", IDS_A, IDS_P, machine={"workers": Many(), "beside": workers})
+    assert [getattr(side, "code", None) for side in (run.active, run.passive)] == [None, None]
 
 
 def test_memory_grows_with_records_and_workers_by_what_a_bucket_takes():

@@ -99,7 +99,7 @@ async def meet(
     spilled, powers = _count_most(session, {session.name: ours, **theirs})
     announced = ours + sum(theirs.values())
     columns.need_room(spilled, beside=costs.divided_bytes(announced, columns.width))
-    workers = max(session.machine.workers.workers, session.machine.threads.workers)
+    workers = session.machine.threads.workers  # they compute the buckets
     _need_memory(costs.memory_bytes(ours, announced, columns.width, workers), session.machine.free_bytes)
     own = add_cover(records.ids, sets, terms, role, lasting, memory)
     _check_own_elements(session, own, lasting)

@@ -36,6 +36,7 @@ class Cluster(QueuedEngine):
     def __init__(self, settings: EngineSettings, build: Callable[[], str]) -> None:
         check_engine(settings)
         assert settings.workers
+        build()  # now: files of the package may change while this process computes
         self._seat = seat = _Seat(settings, build)
         places = settings.workers * settings.slots
         super().__init__(places, ahead=2 * places, tend=partial(_tend, seat), interrupt=seat.leave)

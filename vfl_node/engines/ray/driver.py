@@ -20,8 +20,9 @@ import sys
 import threading
 import time
 from collections import deque
+from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from queue import Empty, SimpleQueue
 from typing import Any
@@ -35,12 +36,14 @@ _ADMIT_S, _AGAIN_S, _END_S = 30.0, 1.0, 3.0
 
 @dataclass
 class _Block:
-    """A sealed block, and how many workers were lost over it."""
+    """A sealed block, since when it is here, how many workers were lost over it, and Ray's promise of its result."""
 
     handle: bytes
     number: bytes
     sealed: bytes
+    since: float = field(default_factory=time.monotonic)
     losses: int = 0
+    answer: Any = None
 
 
 @dataclass(frozen=True)
@@ -66,13 +69,16 @@ class Driver:
     def __init__(self, end: int, plan: DriverPlan) -> None:
         self._plan, self._pipe = plan, Connection(end)
         self._sending = threading.Lock()
-        self._changed = threading.Condition()  # guards what follows
+        lock = threading.RLock()  # guards what follows
+        self._changed = threading.Condition(lock)  # actors without a block wait for it
+        self._needed = threading.Condition(lock)  # threads without an actor wait for it
         self._waiting: deque[_Block] = deque()
         self._keys: dict[bytes, bytes] = {}
-        self._holders: dict[bytes, list[Any]] = {}  # handle of a key → the actors that have it
+        self._holders: dict[bytes, dict[int, Any]] = {}  # handle of a key → the actors that have it
         self._actors: dict[int, Any] = {}  # those that are ready
         self._admitted: dict[int, SimpleQueue[bytes]] = {}
-        self._starting = self._started = 0
+        self._started = 0
+        self._why, self._without = "", time.monotonic()  # why the last start failed; since when there is no actor
 
     def serve(self) -> None:
         """Work until the node closes the pipe or is gone. Does not return."""
@@ -85,8 +91,8 @@ class Driver:
         try:
             self._class = ray.remote(num_cpus=1, max_restarts=0, max_task_retries=0, scheduling_strategy="SPREAD")(Worker)
             self._send(b"S")
-            for _ in range(self._plan.workers):
-                threading.Thread(target=self._tend, daemon=True).start()
+            for main in (self._watch, *[self._tend] * self._plan.workers):
+                threading.Thread(target=main, daemon=True).start()
             while True:
                 self._receive(self._pipe.recv_bytes())
         except (EOFError, OSError):
@@ -101,16 +107,19 @@ class Driver:
         kind = message[:1]
         with self._changed:
             if kind == b"A":
-                self._admitted[int.from_bytes(message[1:5], "big")].put(message[5:])
+                if admitted := self._admitted.get(int.from_bytes(message[1:5], "big")):  # else it was too late
+                    admitted.put(message[5:])
             elif kind == b"K":
                 self._keys[message[1:17]] = message[17:]
             elif kind == b"F":
                 self._keys.pop(message[1:17], None)
-                for actor in self._holders.pop(message[1:17], ()):
-                    actor.forget.remote(message[1:17])
+                for actor in self._holders.pop(message[1:17], {}).values():
+                    with suppress(Exception):  # it is gone, and so is its key
+                        actor.forget.remote(message[1:17])
             elif kind == b"B":
                 self._waiting.append(_Block(message[1:17], message[17:25], message[25:]))
                 self._changed.notify()
+                self._needed.notify()
 
     def _send(self, *parts: bytes) -> None:
         with self._sending:
@@ -121,11 +130,11 @@ class Driver:
         with suppress(OSError):  # the node is gone, so this process ends
             while True:
                 with self._changed:
-                    self._changed.wait_for(lambda: self._waiting)
+                    self._needed.wait_for(lambda: self._waiting)
                 try:
                     actor = self._start()
-                except Exception as error:  # noqa: BLE001 - Ray has many; whoever waits is told
-                    self._give_up(f"no worker started: {_reason(error)}")
+                except Exception as error:  # noqa: BLE001 - Ray has many; whoever waits too long is told
+                    self._why = f": {_reason(error)}"
                     time.sleep(_AGAIN_S)
                 else:
                     _Hand(actor, self._plan.slots).work(self)
@@ -133,12 +142,12 @@ class Driver:
     def _start(self) -> tuple[int, Any]:
         """A new actor that has the engine's key, and its number. Raises what Ray does, also where there is no room in time."""
         with self._changed:
-            self._starting += 1
             self._started += 1
             number, admitted = self._started, SimpleQueue[bytes]()
             self._admitted[number] = admitted
-        actor = self._class.remote()
+        actor = None
         try:
+            actor = self._class.remote()
             public, build, process = ray.get(actor.hello.remote(self._plan.build), timeout=self._plan.start_s)
             self._send(b"H", number.to_bytes(4, "big"), public, process.to_bytes(8, "big"), build.encode())
             ray.get(actor.admit.remote(admitted.get(timeout=_ADMIT_S)), timeout=_ADMIT_S)
@@ -147,20 +156,26 @@ class Driver:
             raise
         finally:
             with self._changed:
-                self._starting -= 1
                 del self._admitted[number]
         with self._changed:
             self._actors[number] = actor
         return number, actor
 
-    def _give_up(self, why: str) -> None:
-        """Fail all waiting blocks, unless another actor computes or may yet."""
+    def _watch(self) -> None:
+        """Tell of blocks that wait for too long while there is no actor, whoever is starting one."""
+        with suppress(OSError):  # the node is gone, so this process ends
+            while True:
+                time.sleep(_AGAIN_S)
+                for block in self._drop_late():
+                    self._send(b"L", block.number, f"no worker started within {self._plan.start_s:g} s{self._why}".encode())
+
+    def _drop_late(self) -> list[_Block]:
         with self._changed:
-            if self._actors or self._starting:
-                return
-            lost, self._waiting = self._waiting, deque()
-        for block in lost:
-            self._send(b"L", block.number, why.encode())
+            limit = time.monotonic() - self._plan.start_s
+            if self._actors or self._without > limit:
+                return []
+            waiting, self._waiting = self._waiting, deque(block for block in self._waiting if block.since > limit)
+            return [block for block in waiting if block.since <= limit]
 
     # What an actor's thread asks for.
 
@@ -176,30 +191,33 @@ class Driver:
                     return None
                 self._changed.wait()
 
-    def wants(self, block: _Block) -> bool:
-        """Whether the node waits for a block: it has not said to forget its key."""
-        return block.handle in self._keys
+    def key_for(self, block: _Block) -> bytes | None:
+        """The key for a block; None: the node has said to forget it, so that it does not wait for the block."""
+        return self._keys.get(block.handle)
 
-    def provision(self, actor: Any, handle: bytes, key: bytes) -> None:
+    def provision(self, number: int, actor: Any, handle: bytes, key: bytes) -> None:
         """Give an actor the key of a job, until the node says that it is to be forgotten."""
         with self._changed:
             if handle in self._keys:
                 actor.provision.remote(handle, key)
-                self._holders.setdefault(handle, []).append(actor)
+                self._holders.setdefault(handle, {})[number] = actor
 
     def done(self, block: _Block, result: bytes) -> None:
         """Pass on a result."""
         self._send(b"R", block.number, result)
 
-    def lose(self, number: int, blocks: list[_Block], error: Exception) -> None:
+    def lose(self, number: int, blocks: Iterable[_Block], error: Exception) -> None:
         """An actor is gone, or of no use. The first of its blocks may be at fault; all are repeated, but not for ever."""
         first, *others = blocks
         first.losses += 1
         over = first.losses > self._plan.retries
         with self._changed:
             _kill(self._actors.pop(number))
-            self._waiting.extendleft(reversed(others if over else blocks))
+            if not self._actors:
+                self._without = time.monotonic()
+            self._waiting.extendleft(reversed(others if over else [first, *others]))
             self._changed.notify_all()
+            self._needed.notify_all()
         if over:
             self._send(b"L", first.number, f"{first.losses} workers were lost over it: {_reason(error)}".encode())
 
@@ -215,33 +233,44 @@ class _Hand:
     def __init__(self, actor: tuple[int, Any], slots: int) -> None:
         self._number, self._actor = actor
         self._slots = slots
-        self._underway: deque[tuple[_Block, Any]] = deque()
+        self._underway: deque[_Block] = deque()
         self._known: dict[bytes, None] = {}  # the newest keys that it was given
 
     def work(self, driver: Driver) -> None:
         """Give it blocks until it is lost. Raises OSError: the node is gone."""
         while True:
-            while len(self._underway) < self._slots and (taken := driver.take(wait=not self._underway)):
-                self._begin(driver, *taken)
-            block, answer = self._underway[0]
             try:
-                result = ray.get(answer)
-                if result is None and driver.wants(block):
-                    raise ValueError("a worker has no key")
+                result = self._finish_first(driver)
             except Exception as error:  # noqa: BLE001 - Ray has many
-                driver.lose(self._number, [block for block, _ in self._underway], error)
+                driver.lose(self._number, self._underway, error)
                 return
-            self._underway.popleft()
+            block = self._underway.popleft()
             if result is not None:
                 driver.done(block, result)
+            del block, result  # so that this waiting thread does not keep them alive
+
+    def _finish_first(self, driver: Driver) -> bytes | None:
+        """Begin blocks while there is room, and wait for the result of the first; None: the node does not want it any more."""
+        while len(self._underway) < self._slots and (taken := driver.take(wait=not self._underway)):
+            self._underway.append(taken[0])  # before anything can fail
+            self._begin(driver, *taken)
+        first = self._underway[0]
+        result: bytes | None = ray.get(first.answer)
+        if result is None and (key := driver.key_for(first)):
+            self._known.pop(first.handle, None)  # a worker without the key gets it again
+            self._begin(driver, first, key)
+            result = ray.get(first.answer)
+            if result is None and driver.key_for(first):
+                raise ValueError("a worker has no key")
+        return result
 
     def _begin(self, driver: Driver, block: _Block, key: bytes) -> None:
         if block.handle not in self._known:
-            driver.provision(self._actor, block.handle, key)
+            driver.provision(self._number, self._actor, block.handle, key)
             self._known[block.handle] = None
             if len(self._known) > MOST_KEYS:
                 del self._known[next(iter(self._known))]
-        self._underway.append((block, self._actor.do.remote(block.handle, block.number, block.sealed)))
+        block.answer = self._actor.do.remote(block.handle, block.number, block.sealed)
 
 
 def _kill(actor: Any) -> None:

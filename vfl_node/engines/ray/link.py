@@ -15,6 +15,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from multiprocessing.connection import Pipe
+from queue import SimpleQueue
 from typing import Any
 
 from nacl.public import PublicKey, SealedBox
@@ -69,8 +70,9 @@ class Link:
         self._engine_key = secrets.token_bytes(KEY_BYTES)
         self._sealer = Sealer(self._engine_key)
         self._lock = threading.RLock()  # a finalizer may end an engine inside of any call of its own thread
-        self._sending = threading.Lock()
+        self._outbox: SimpleQueue[tuple[bytes, ...]] = SimpleQueue()  # nobody waits for a driver that does not read
         self._space = threading.Condition()
+        self._sealing = False
         self._in_flight = self._number = 0
         self._held: dict[int, _HeldKey] = {}
         self._waiting: dict[bytes, tuple[object, Future[bytes]]] = {}
@@ -83,8 +85,9 @@ class Link:
         self._connection, theirs = Pipe()
         with theirs:
             self.process = self._spawn(theirs.fileno())
-        self._readers = [threading.Thread(target=read, name="cluster", daemon=True) for read in (self._receive, self._listen)]
-        for thread in self._readers:
+        mains = (self._receive, self._listen, self._write)
+        self._threads = [threading.Thread(target=main, name="cluster", daemon=True) for main in mains]
+        for thread in self._threads:
             thread.start()
 
     def sit(self, seat: object) -> bool:
@@ -108,7 +111,7 @@ class Link:
     def join(self) -> None:
         """Wait until the driver is gone, if the last engine has left."""
         if self.lost:
-            self._readers[0].join()
+            self._threads[0].join()
 
     def compute(self, task: BlockTask, seat: object) -> Any:
         """The result of a block, computed by any worker.
@@ -133,9 +136,9 @@ class Link:
             self._waiting[number] = seat, future
         size = 0
         try:
-            sealed = self._sealer.seal((name, task.block), b"block" + held.handle + number)
-            size = self._reserve(len(sealed), future)
-            self._send(b"B", held.handle, number, sealed)
+            if sealed := self._seal_in_turn((name, task.block), b"block" + held.handle + number, future):
+                size = len(sealed)
+                self._outbox.put((b"B", held.handle, number, sealed))
             del sealed
             answer = future.result()
         finally:
@@ -150,7 +153,7 @@ class Link:
         if held is None:
             held = _HeldKey(key)
             sealed = self._sealer.seal(key, b"key" + held.handle)
-            self._send(b"K", held.handle, sealed)
+            self._outbox.put((b"K", held.handle, sealed))
             self._held[id(key)] = held
         held.users += 1
         return held
@@ -161,19 +164,32 @@ class Link:
             held.users -= 1
             if not held.users:
                 del self._held[id(held.key)]
-                with suppress(VflError):
-                    self._send(b"F", held.handle)
+                self._outbox.put((b"F", held.handle))
         with self._space:
             self._in_flight -= size
             self._space.notify_all()
 
-    def _reserve(self, size: int, future: Future[bytes]) -> int:
-        """Wait until blocks of this size may be sent; one that is larger than all goes alone. Ends with the future."""
+    def _seal_in_turn(self, thing: Any, about: bytes, future: Future[bytes]) -> bytes:
+        """Seal one block, and wait until it may be sent; others are sealed afterwards. Empty: its future ended meanwhile.
+
+        A block that is larger than all that may be in the cluster goes alone.
+        """
         most = self._settings.most_in_flight_mib << 20
         with self._space:
-            self._space.wait_for(lambda: not self._in_flight or self._in_flight + size <= most or future.done())
-            self._in_flight += size
-        return size
+            self._space.wait_for(lambda: not self._sealing or future.done())
+            if future.done():
+                return b""
+            self._sealing = True
+        try:
+            sealed = self._sealer.seal(thing, about)
+            with self._space:
+                self._space.wait_for(lambda: not self._in_flight or self._in_flight + len(sealed) <= most or future.done())
+                self._in_flight += len(sealed)
+            return sealed
+        finally:
+            with self._space:
+                self._sealing = False
+                self._space.notify_all()
 
     def _spawn(self, end: int) -> subprocess.Popen[bytes]:
         settings, own = self._settings, {name: text for name, text in os.environ.items() if not name.startswith("RAY_")}
@@ -196,18 +212,27 @@ class Link:
             start_new_session=True,  # a terminal's Ctrl-C is for the node
         )
 
-    def _send(self, *parts: bytes) -> None:
+    def _write(self) -> None:
+        """Send what is in the outbox, in its order, until the driver is gone, or memory is full."""
         try:
-            with self._sending:
-                self._connection.send_bytes(b"".join(parts))
-        except OSError:
-            raise self._gone() from None
+            with suppress(OSError, MemoryError):
+                while parts := self._outbox.get():
+                    self._connection.send_bytes(b"".join(parts))
+                    del parts
+        finally:
+            with self._lock:
+                self._end()
 
     def _receive(self) -> None:
         """Take what the driver says until it ends; then wait for its end, and tell whoever waits."""
-        with suppress(EOFError, OSError):
-            while True:
-                self._take(self._connection.recv_bytes())
+        try:
+            with suppress(EOFError, OSError):
+                while True:
+                    self._take(self._connection.recv_bytes())
+        finally:
+            self._finish()
+
+    def _finish(self) -> None:
         with self._lock:
             self._end()
         try:
@@ -215,12 +240,15 @@ class Link:
         except subprocess.TimeoutExpired:
             self.process.kill()
             status = self.process.wait()
-        self._readers[1].join(_END_S)
+        self._outbox.put(())
+        for thread in self._threads[1:]:
+            thread.join(_END_S)
         with self._lock:
             self._why = self._why or f"the driver of the cluster ended (exit status {status})" + self._find_cause(1)
             for _, future in list(self._waiting.values()):
                 _fail(future, self._gone())
             self._connection.close()
+        self._outbox = SimpleQueue()  # what nobody takes any more
         self._connected.set()
         with self._space:
             self._space.notify_all()
@@ -239,11 +267,13 @@ class Link:
                 _fail(waiting[1], _error(f"the cluster did not compute a block: {rest[8:].decode()}"))
 
     def _admit(self, actor: bytes, public: bytes, process: int, build: str) -> None:
+        if self.lost:
+            return
         if build != self._build():
             self._refuse(f"a worker of the cluster runs another build of vfl-node: here {self._build()}; there {build}")
             return
         self.workers.append(process)
-        self._send(b"A", actor, SealedBox(PublicKey(public)).encrypt(self._engine_key))
+        self._outbox.put((b"A", actor, SealedBox(PublicKey(public)).encrypt(self._engine_key)))
 
     def _listen(self) -> None:
         """Keep the last lines that the driver writes; they are searched for a cause, and shown to nobody."""
@@ -264,7 +294,7 @@ class Link:
             self._end()
 
     def _end(self) -> None:
-        """Have the driver end, which its threads wait for. Idempotent, and safe in a finalizer."""
+        """Have the driver end, which its threads wait for, or kill it. Idempotent, and safe in a finalizer."""
         if not self.lost:
             self.lost = True
             if not self._connected.is_set():

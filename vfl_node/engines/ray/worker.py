@@ -36,7 +36,8 @@ class Worker:
         self._sealer = Sealer(SealedBox(self._private).decrypt(sealed))
 
     def provision(self, handle: bytes, sealed: bytes) -> None:
-        """Take the key of a job."""
+        """Take the key of a job, also where it is here."""
+        self._keys.pop(handle, None)
         if len(self._keys) >= MOST_KEYS:
             del self._keys[next(iter(self._keys))]
         self._keys[handle] = self._opener.open(sealed, b"key" + handle)
