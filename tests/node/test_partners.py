@@ -364,11 +364,15 @@ def test_a_record_more_in_a_table_begins_no_new_count_of_trainings(tmp_path: Pat
 def test_a_second_name_of_the_same_records_begins_no_new_count_of_trainings(tmp_path: Path) -> None:
     partner = Partner(tmp_path, "lab")
     for table in ("one", "two"):
-        partner.count(telling_training(table, b"set", f"of-{table}", 2))
-        assert partner.count(telling_training_of_set(b"set", f"of-{table}", 2)) == (1 if table == "one" else 2)
-    partner.check(telling_training("three", b"set", "of-three", 2))
+        both = (telling_training(table, b"set", f"of-{table}", 2), telling_training_of_set(b"set", f"of-{table}", 2))
+        assert partner.count(*both) == (1 if table == "one" else 2)
+        entries = len(partner.lane.entries)
+        assert partner.count(*both) == (1 if table == "one" else 2)
+        assert len(partner.lane.entries) == entries
+    third = (telling_training("three", b"set", "of-three", 2), telling_training_of_set(b"set", "of-three", 2))
     with pytest.raises(PolicyError, match="2 trainings with lab over the same records"):
-        partner.check(telling_training_of_set(b"set", "of-three", 2))
+        partner.count(*third)
+    assert len(partner.lane.entries) == entries
     assert partner.usage()["trainings"] == 2
 
 

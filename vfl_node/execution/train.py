@@ -238,10 +238,7 @@ def _number(run: Run, alignment: Alignment) -> int:
     """
     if not _draws_anew(run, synthetic=alignment.hides_intersection or alignment.has_synthetic_rows):
         return 1
-    counts = _training_counts(run)
-    for what in counts:
-        run.session.memory.check(what)  # what one of them refuses is counted by none
-    return max(run.session.memory.count(what) for what in counts)
+    return run.session.memory.count(*_training_counts(run))
 
 
 def _draws_anew(run: Run, *, synthetic: bool) -> bool:

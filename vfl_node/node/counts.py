@@ -96,15 +96,18 @@ class PartnerCounts:
         """Raise what :meth:`count` would, and count nothing."""
         self._number(what)
 
-    def count(self, what: Counted) -> int:
+    def count(self, *what: Counted) -> int:
         """As :meth:`vfl_node.session.memory.Memory.count`."""
         with self._alone():
-            number = self._number(what)
-            aside = set(self._set_aside(what.kind))
-            counted = what.is_known([line for line in self._counting(what.kind) if line not in aside])
-            if number and not counted:
-                self._add("count", {what.kind: [what.line]})
-            return number
+            numbers, new = [self._number(each) for each in what], dict[str, list[str]]()
+            for each, number in zip(what, numbers, strict=True):
+                aside = set(self._set_aside(each.kind))
+                counted = each.is_known([line for line in self._counting(each.kind) if line not in aside])
+                if number and not counted:
+                    new.setdefault(each.kind, []).append(each.line)
+            if new:
+                self._add("count", new)
+            return max(numbers)
 
     def account(self) -> Account:
         """What hidden trainings have spent with this peer, or set aside. Raises StateError as :meth:`usage`."""

@@ -41,11 +41,13 @@ class Memory(Protocol):
     def check(self, what: Counted) -> None:
         """Raise what :meth:`count` would, and count nothing: what would be refused in the end is refused before it begins."""
 
-    def count(self, what: Counted) -> int:
+    def count(self, *what: Counted) -> int:
         """Remember ``what``, unless it is remembered already; returns :meth:`~vfl_node.session.counted.Counted.number`.
 
+        Of several the largest: one thing that counts over more than one set or table.
+
         Raises:
-            PolicyError: it would be one more than its limit (``E_BUDGET``).
+            PolicyError: it would be one more than a limit (``E_BUDGET``); then nothing is remembered.
         """
 
     def reserve(self, job_id: str, counts: Sequence[Counted], expenses: Sequence[Expense]) -> None:
@@ -133,9 +135,9 @@ class JointMemory:
         for memory in self._memories:
             memory.check(what)
 
-    def count(self, what: Counted) -> int:
+    def count(self, *what: Counted) -> int:
         """As :meth:`Memory.count`, in each; returns the largest number."""
-        return max(memory.count(what) for memory in self._memories)
+        return max(memory.count(*what) for memory in self._memories)
 
     def reserve(self, job_id: str, counts: Sequence[Counted], expenses: Sequence[Expense]) -> None:
         """As :meth:`Memory.reserve`, in each, unless one of them refuses."""
@@ -210,7 +212,7 @@ class MemoryOfOneRun:
     def check(self, what: Counted) -> None:
         """Nothing is counted: the object ends with the run."""
 
-    def count(self, what: Counted) -> int:
+    def count(self, *what: Counted) -> int:
         """Always 1, likewise."""
         return 1
 
