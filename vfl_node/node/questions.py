@@ -69,7 +69,7 @@ class Questions:
         with self._changed:
             state = self._states[peer]
             if state.code == "E_VERSION":
-                raise PeerError(state.cause, code=state.code, hint=SAME_VERSION, for_peer=f"{peer} speaks another version")
+                raise PeerError(state.cause, code=state.code, hint=SAME_VERSION, for_peer=f"{peer} speaks another protocol version")
 
     def hear(self, peer: str, notice: Notice) -> None:
         """A reply of ``peer`` has come."""
