@@ -69,7 +69,8 @@ class Questions:
         with self._changed:
             state = self._states[peer]
             if state.code == "E_VERSION":
-                raise PeerError(state.cause, code=state.code, hint=SAME_VERSION, for_peer=f"{peer} speaks another protocol version")
+                told = f"{peer} speaks another protocol version"
+                raise PeerError(state.cause, code=state.code, hint=SAME_VERSION, for_peer=told)
 
     def hear(self, peer: str, notice: Notice) -> None:
         """A reply of ``peer`` has come."""
