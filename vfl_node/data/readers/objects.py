@@ -31,6 +31,9 @@ _HINTS = {
     "RESOURCE_NOT_FOUND": "correct data.url",
     "NETWORK_CONNECTION": "correct data.store.endpoint, and data.store.ca if its authority is your own; or wait for the store",
 }
+_HINTS |= dict.fromkeys(
+    ("SLOW_DOWN", "THROTTLING", "SERVICE_UNAVAILABLE", "INTERNAL_FAILURE", "REQUEST_TIMEOUT"), "wait for the store"
+)
 _LET_IN = "correct data.store.access_key, .secret_key and .region, or have the store let this key read the bucket"
 
 
