@@ -90,7 +90,7 @@ class StartCheck:
             changed = {
                 name: data
                 for name, data in self._tables.items()
-                if _state_of(data) != self._files.get(name) or (data.path is None and self._found[name].get("errors"))
+                if _state_of(data) != self._files.get(name) or (data.path is None and self._found.get(name, {}).get("errors"))
             }
             if changed:
                 self._look_at(changed)
