@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from vfl_node.engines.contract import Inline
-from vfl_node.errors import PeerLost, PolicyError, VflError
+from vfl_node.errors import PeerError, PeerLost, PolicyError, VflError
 from vfl_node.execution.live import LiveProgress, Stop
 from vfl_node.node import meeting as module
 from vfl_node.node.meeting import Meeting
@@ -91,6 +91,34 @@ def test_another_party_is_told_who_was_lost(monkeypatch: pytest.MonkeyPatch, how
     with pytest.raises(PeerLost), meeting:
         meeting.play([work()], Inline())
     assert told == ["it lost lab"]
+
+
+def test_the_third_party_hears_of_another_version_in_the_words_of_the_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may have no link with the node that differs, and its owner must know which software to install."""
+    monkeypatch.setattr(module, "NOTICE_S", 0.01)
+    peers = SimpleNamespace(channel=channel, last_progress=lambda _: 0.0)
+    clinic, lab = StreamPipe("clinic"), StreamPipe("lab")
+    stop = Stop()
+    meeting = Meeting("job", ["clinic", "lab"], peers, stop, LiveProgress("job", stop))  # type: ignore[arg-type]
+    meeting.add("clinic", clinic)
+    meeting.add("lab", lab)
+    told: list[str] = []
+
+    async def abort(error: VflError, *, resumable: bool) -> None:
+        told.append(error.for_peer)
+        for pipe in (clinic, lab):
+            pipe.finish()  # else it is waited for until a transport has sent what was put
+
+    for of in meeting.channels.values():
+        monkeypatch.setattr(of, "abort", abort)
+
+    async def hears() -> None:  # as a channel makes an error of what a peer said
+        said = "clinic stopped in phase 'preflight': notary speaks another protocol version (E_VERSION)"
+        raise PeerError(said, code="E_VERSION")
+
+    with pytest.raises(PeerError), meeting:
+        meeting.play([hears()], Inline())
+    assert told == ["clinic stopped in phase 'preflight': notary speaks another protocol version (E_VERSION)"] * 2
 
 
 def test_what_this_party_refuses_itself_is_not_hidden_by_a_peer_that_left_sooner(monkeypatch: pytest.MonkeyPatch) -> None:

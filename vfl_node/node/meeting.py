@@ -255,7 +255,7 @@ class Meeting:
         if isinstance(error, PeerLost):
             lost = join_names(self._lost or self._find_left() or self._missing() or ["another party"])
             error = PeerLost(error.message, code=error.code, for_peer=f"it lost {lost}")
-        elif isinstance(error, PeerError) and error.code in (PeerError.default_code, Cancelled.default_code):
+        elif isinstance(error, PeerError) and error.code in (PeerError.default_code, Cancelled.default_code, "E_VERSION"):
             error = PeerError(error.message, code=error.code, for_peer=error.message)  # what a peer said is for all of them
         for channel in self.channels.values():
             run(channel.abort(error, resumable=comes_back))
