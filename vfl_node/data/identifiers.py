@@ -193,6 +193,11 @@ class Identifiers(Sequence[bytes]):
         starts, ends = self._offsets[places].tolist(), self._offsets[places + 1].tolist()
         return [self._text[start:end] for start, end in zip(starts, ends, strict=True)]
 
+    def choose(self, places: NDArray[np.int64]) -> Identifiers:
+        """The ids at ``places``, int64[k], in that order. Raises IndexError as :meth:`gather`."""
+        text, offsets = self.gather(places)
+        return Identifiers(text, offsets.copy())
+
     def gather(self, places: NDArray[np.int64]) -> tuple[bytes, NDArray[np.int64]]:
         """The text of the ids at ``places``, int64[k], and where in it each begins and ends; without Python's lock.
 

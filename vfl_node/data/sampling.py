@@ -10,12 +10,13 @@ reveal other records.
 from __future__ import annotations
 
 import hmac
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vfl_node.data.identifiers import Identifiers
-from vfl_node.data.tables import Table, key_rows_of, rows_of
+from vfl_node.data.tables import Table
 from vfl_node.errors import DataError
 
 _BATCH = 1 << 14  # ids that exist as Python objects at a time
@@ -47,20 +48,7 @@ def sample(table: Table, most: int | None, key: bytes) -> Table:
             code="E_ONE_CLASS",
             hint="training needs records whose labels differ: agree on a larger align.at_most",
         )
-    parts = np.array_split(rows, -(-most // _BATCH))
-    return Table(
-        ids=Identifiers.from_items(id_ for part in parts for id_ in table.ids.take(part)),
-        columns={name: rows_of(column, rows) for name, column in table.columns.items()},
-        labels=labels,
-        classes=table.classes,
-        positive_assumed=table.positive_assumed,
-        image=table.image,
-        order=None if table.order is None else table.order[rows],
-        groups=None if table.groups is None else table.groups[rows],
-        keys={name: key_rows_of(column, rows) for name, column in table.keys.items()},
-        label=table.label,
-        left_out=table.left_out,
-    )
+    return replace(table.take(rows), plain=None)
 
 
 def keyed_marks(ids: Identifiers, key: bytes) -> NDArray[np.uint64]:

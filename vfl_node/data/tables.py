@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -166,8 +167,25 @@ class Table:
         """
         return (self.plain or self.ids).digest()
 
+    def take(self, rows: NDArray[np.int64]) -> Table:
+        """The table of the records ``rows`` only, int64[k], in that order. Levels stay that no longer occur."""
+        return replace(
+            self,
+            ids=self.ids.choose(rows),
+            plain=self.plain and self.plain.choose(rows),
+            columns={name: rows_of(column, rows) for name, column in self.columns.items()},
+            labels=None if self.labels is None else self.labels[rows],
+            order=None if self.order is None else self.order[rows],
+            groups=None if self.groups is None else self.groups[rows],
+            keys={name: key_rows_of(column, rows) for name, column in self.keys.items()},
+        )
+
     def digest(self) -> bytes:
-        """SHA-256 over the whole table, in order; a restarted job must find it unchanged."""
+        """SHA-256 over the whole table, in order; a restarted job must find it unchanged. It is computed once."""
+        return self._digest
+
+    @cached_property
+    def _digest(self) -> bytes:
         state = hashlib.sha256()
 
         def add(part: bytes) -> None:
@@ -251,3 +269,17 @@ def rows_of(column: Column, rows: NDArray[np.int64]) -> Column:
     if isinstance(column, ListColumn):
         return column.rows(rows)
     return replace(column, codes=column.codes[rows])
+
+
+def prune_levels(table: Table) -> Table:
+    """The same table without levels that do not occur, as if it were read without the records that had them."""
+    return replace(table, columns={name: _prune(column) for name, column in table.columns.items()})
+
+
+def _prune(column: Column) -> Column:
+    if not isinstance(column, CategoricalColumn | ListColumn):
+        return column
+    used = np.unique(column.codes[column.codes >= 0])
+    places = np.full(len(column.levels) + 1, -1, dtype=np.int64)  # the last is that of −1, missing
+    places[used] = np.arange(len(used))
+    return replace(column, codes=places[column.codes], levels=tuple(column.levels[code] for code in used.tolist()))

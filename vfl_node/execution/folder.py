@@ -124,6 +124,11 @@ class JobFolder(JobOutcome):
         return self.path / "shown"
 
     @property
+    def rows(self) -> Path:
+        """Marks of the records that the model was trained on (:class:`vfl_node.data.marks.Marks`)."""
+        return self.path / "rows"
+
+    @property
     def transcript(self) -> Path:
         """What training exchanged, in a trial that asked for it (:class:`vfl_node.session.transcript.Transcript`)."""
         return self.path / "transcript"
@@ -280,7 +285,7 @@ class JobFolder(JobOutcome):
         """Remove everything but the artefacts, and what predictions need: seed, pins, checkpoints, alignment as a rule."""
         failpoints.reach("forget")
         remaining = {self.artefacts, self.wire} | (
-            {self._predictor, self._alignment, self.shown} if self._predictor.exists() else set()
+            {self._predictor, self._alignment, self.shown, self.rows} if self._predictor.exists() else set()
         )
         if (self.path / _EARLIER_PREDICTOR).exists():
             remaining |= {self.path / _EARLIER_PREDICTOR, self.path / "alignment.safetensors"}

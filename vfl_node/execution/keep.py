@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from vfl_node.data.tables import Table
+from vfl_node.data.marks import Marks
 from vfl_node.execution.align import Aligned
-from vfl_node.execution.folder import JobFolder
 from vfl_node.execution.located import location_cautions
 from vfl_node.execution.run import Run
 from vfl_node.ledger import Disclosure
 from vfl_node.models import storage
 from vfl_node.process import failpoints
-from vfl_node.process.files import private_folder, write_whole
+from vfl_node.process.files import private_folder, write_checked, write_whole
 from vfl_node.process.machine import utc_now
 from vfl_node.report import envelope, page, timeline
 from vfl_node.session.session import Session
@@ -73,7 +72,7 @@ def keep(
         }
         storage.save(folder.artefacts / "model.safetensors", trained.weights, head)
     if trained and trained.servable and (session.job.serve or folder.trial.keeps):
-        _keep_predictor(folder, trained, trained.servable, run.data.table)
+        _keep_predictor(run, trained, trained.servable)
     report = envelope.build(
         job=session.job,
         job_id=session.attempt.job_id,
@@ -103,15 +102,17 @@ def keep(
     failpoints.reach("kept")
 
 
-def _keep_predictor(folder: JobFolder, trained: Trained, servable: Servable, table: Table) -> None:
+def _keep_predictor(run: Run, trained: Trained, servable: Servable) -> None:
     """Store what predictions need beside the alignment and the model, which are stored already.
 
     Args:
-        folder: of the training job.
+        run: this party's, of the training job.
         trained: the training; in a trial it is stored which rows it did not train on.
         servable: what it leaves for predictions.
-        table: the records that took part, which must be the same when it predicts.
     """
+    folder, table = run.folder, run.data.table  # of which each record must be the same when it predicts
+    if run.session.job.serve:
+        write_checked(folder.rows, Marks.of_table(table, run.session.memory.own).to_bytes())
     FileShown.begin(folder.shown, servable.tested)
     apart = {name: tuple(getattr(trained, name).tolist()) for name in ("held_out", "validated")} if folder.trial.keeps else {}
     digest, classes = table.digest().hex(), table.classes

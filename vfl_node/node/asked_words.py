@@ -155,7 +155,7 @@ def _list_budgets(settings: Settings, job: Job) -> Iterator[dict[str, Any]]:
         try:
             counts, allowed = counts_with(settings, name), settings.rules.limits_of(name).budgets
             uses = counts.list_uses(allowed)
-            spent = counts.account().total(table_name(settings, job)).mu
+            spent = counts.spent_over(table_name(settings, job)).mu
         except StateError:
             continue
         after = {limit: uses[limit].used + more[limit] for limit in more if more[limit]}

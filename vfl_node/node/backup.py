@@ -29,6 +29,7 @@ from vfl_node.node.backup_form import (
     refusal,
 )
 from vfl_node.node.index_copies import copy_index
+from vfl_node.node.lineages import FOLDER as TABLES
 from vfl_node.process.archive import ArchiveWriter
 from vfl_node.process.files import give_to_owner_of, read_checked, scratch, write_checked, writing_whole
 from vfl_node.settings.node import Settings
@@ -40,7 +41,7 @@ from vfl_node.version import VERSION
 LAST = "backup.json"
 """File in the state folder that says when the last backup was written."""
 
-_OF_PREDICTIONS = ("serving", "alignment", "shown")
+_OF_PREDICTIONS = ("serving", "alignment", "shown", "rows")
 """What predictions need, in the folder of a job beside its artefacts."""
 
 
@@ -174,7 +175,7 @@ def _list_files(settings: Settings, stage: Path, *, models: bool) -> Iterator[tu
     state = settings.state_dir
     for path in files_below(stage):
         yield path.relative_to(stage).as_posix(), path
-    for folder in ("partners", "relayed"):
+    for folder in ("partners", "relayed", TABLES):
         for path in files_below(state / folder):
             if path.name != FILE and path.suffix != ".tmp":
                 yield path.relative_to(state).as_posix(), path

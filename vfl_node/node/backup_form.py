@@ -5,6 +5,7 @@
     manifest.json                 first: format, party, version, time, and how each ledger stands
     jobs.sqlite                   the index
     partners/…                    what is remembered of each partner, with the ledger; and the node's own secret
+    tables/…                      which tables are about the same records, and marks of these
     relayed/NAME                  cards of parties that were told
     tokens, audit.log, audit-N.log
     policy.yaml, peers/…          what lies beside the settings
@@ -31,7 +32,7 @@ from vfl_node.process.archive import damage_error, unpack
 from vfl_node.process.files import fault, holds_checked, read_checked
 from vfl_node.trust.lanes import FILE, NO_LINK, Lane
 
-FORMAT = 1
+FORMAT = 2
 """Version of this form; raised when earlier releases can no longer read it."""
 
 MANIFEST, INDEX, POLICY, SUMS = "manifest.json", "jobs.sqlite", "policy.yaml", "SHA256SUMS"
@@ -41,9 +42,9 @@ MOST_MANIFEST_BYTES = 1 << 20
 _PARTY = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
 _EXPECTED = re.compile(
     rf"manifest\.json|jobs\.sqlite|tokens|audit(?:-\d{{10,20}})?\.log|policy\.yaml|SHA256SUMS"
-    rf"|relayed/{_PARTY}|peers/{_PARTY}\.(?:yaml|crt|card)"
+    rf"|tables/(?:index\.json|{_PARTY}(?:~\d{{1,9}})?\.marks)|relayed/{_PARTY}|peers/{_PARTY}\.(?:yaml|crt|card)"
     rf"|partners/(?:own\.secret|{_PARTY}/[a-z0-9](?:[a-z0-9-]|\.(?!tmp)){{0,99}})"
-    r"|jobs/[a-z0-9][a-z0-9-]{0,62}/(?:serving|alignment|shown|artefacts/[A-Za-z0-9][A-Za-z0-9_-]{0,60}(?:\.[a-z0-9]{1,12})?)"
+    r"|jobs/[a-z0-9][a-z0-9-]{0,62}/(?:serving|alignment|shown|rows|artefacts/[A-Za-z0-9][A-Za-z0-9_-]{0,60}(?:\.[a-z0-9]{1,12})?)"
 )
 
 
@@ -158,6 +159,7 @@ def _check_files(folder: Path, manifest: BackupManifest) -> None:
         *folder.glob("partners/own.secret"),
         *folder.glob("partners/*/*"),
         *folder.glob("relayed/*"),
+        *folder.glob("tables/*"),
         folder / "tokens",
     ]:
         if path.name != FILE and path.exists() and holds_checked(path):

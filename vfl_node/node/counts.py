@@ -23,6 +23,7 @@ from typing import Any
 
 from vfl_node.errors import UsageError
 from vfl_node.gdp import epsilon_of
+from vfl_node.node.lineages import Lineages
 from vfl_node.node.partner_upgrade import import_counts
 from vfl_node.process.files import read_checked
 from vfl_node.process.machine import utc_now
@@ -49,6 +50,7 @@ class PartnerCounts:
         """Open the counts; ``signing``: of this node. Raises StateError if what an earlier version left is damaged."""
         self.folder, self.peer = folder, peer
         self.lane = Lane(folder / FILE, peer, signing)
+        self._lineages = Lineages(folder.parent.parent)
         self._lock = self.lane.lock
         self._summed = 0  # entries
         self._newest: LaneEntry | None = None  # the last of them
@@ -67,12 +69,21 @@ class PartnerCounts:
         account = self.account()
         return {
             "alignments": len(self._counting("inputs")),
-            "changes": max(0, _largest_count(self._counting("changes")) - 1),
-            "trainings": _largest_count(self._counting("trainings"), (OF_A_TABLE, OF_A_SET)),
-            "models_served": _largest_count(self._counting("models")),
-            "linkages": _largest_count(self._counting("linkages")),
-            "epsilon": round(max((epsilon_of(account.total(name).mu) for name in account.tables), default=0), 2),
+            "changes": max(0, self._largest_count("changes") - 1),
+            "trainings": self._largest_count("trainings", (OF_A_TABLE, OF_A_SET)),
+            "models_served": self._largest_count("models"),
+            "linkages": self._largest_count("linkages"),
+            "epsilon": round(
+                max((epsilon_of(account.total(*names).mu) for _, names in self.group_tables(account)), default=0), 2
+            ),
         }
+
+    def group_tables(self, account: Account, names: Collection[str] = ()) -> Iterator[tuple[str, tuple[str, ...]]]:
+        """Each table of ``names`` and of the account → under which names it is counted. Raises StateError."""
+        groups = {table.counted: table.group for table in self._lineages.tables}
+        own = {name: self._lineages.names(name) for name in names}
+        for name in sorted({*own, *account.tables} - {counted for counted, *_ in own.values()} | set(own)):
+            yield name, own.get(name) or tuple({name, *(other for other in groups if groups[other] == groups.get(name))})
 
     def list_uses(self, allowed: Budgets) -> dict[str, Use]:
         """Name of the limit → how much is used of its bound of which least is left. Raises StateError as :meth:`usage`."""
@@ -92,15 +103,23 @@ class PartnerCounts:
         agreed = {each["id"]: each for each in (entry.body for entry in self.lane.list(EXTEND)) if today <= each["until"]}
         return raise_total(limit, sum(each["more"] for each in agreed.values() if each["budget"] == budget))
 
+    def _largest_count(self, kind: str, begins: tuple[str, ...] = ("",)) -> int:
+        """The largest count over one set or table, with which each line ``begins``; other lines count over every one."""
+        lines, groups = self._counting(kind), {table.counted: table.group for table in self._lineages.tables}
+        own = [line for line in lines if " " in line and line.startswith(begins) and not line.startswith(LOSS)]
+        over = (line.partition(" ")[0].removeprefix(OF_A_TABLE).removesuffix(":") for line in own)
+        return len(lines) - len(own) + max(Counter(groups.get(name, name) for name in over).values(), default=0)
+
     def check(self, what: Counted) -> None:
         """Raise what :meth:`count` would, and count nothing."""
-        self._number(what)
+        self._number(self._find_lineage(what))
 
     def count(self, *what: Counted) -> int:
         """As :meth:`vfl_node.session.memory.Memory.count`."""
         with self._alone():
-            numbers, new = [self._number(each) for each in what], dict[str, list[str]]()
-            for each, number in zip(what, numbers, strict=True):
+            found = [self._find_lineage(each) for each in what]
+            numbers, new = [self._number(each) for each in found], dict[str, list[str]]()
+            for each, number in zip(found, numbers, strict=True):
                 aside = set(self._set_aside(each.kind))
                 counted = each.is_known([line for line in self._counting(each.kind) if line not in aside])
                 if number and not counted:
@@ -113,6 +132,10 @@ class PartnerCounts:
         """What hidden trainings have spent with this peer, or set aside. Raises StateError as :meth:`usage`."""
         return Account(self._counting(_SPENT), self._lines(_FORGOTTEN))
 
+    def spent_over(self, table: str) -> Spent:
+        """What is spent over a table and others about the same records. Raises StateError as :meth:`usage`."""
+        return self.account().total(*self._lineages.names(table))
+
     def check_expense(self, what: Expense) -> None:
         """As :meth:`vfl_node.session.memory.Memory.check_expense`."""
         self._extend_expense(what).total_with(self.account(), self.peer)
@@ -120,7 +143,8 @@ class PartnerCounts:
     def spend(self, what: Expense) -> Spent:
         """As :meth:`vfl_node.session.memory.Memory.spend`; it is on the disk when this returns."""
         with self._alone():
-            spent = self._extend_expense(what).total_with(account := self.account(), self.peer)
+            what = self._extend_expense(what)
+            spent = what.total_with(account := self.account(), self.peer)
             if what.line not in account.lines or what.line in self._set_aside(_SPENT):
                 self._add("spend", {_SPENT: [what.line]})
             return spent
@@ -129,12 +153,12 @@ class PartnerCounts:
         """As :meth:`vfl_node.session.memory.Memory.reserve`; it is on the disk when this returns."""
         with self._alone():
             new: dict[str, list[str]] = {}
-            for what in counts:
-                self.check(what)
+            for what in map(self._find_lineage, counts):
+                self._number(what)
                 if not what.is_known(self._counting(what.kind)):
                     new.setdefault(what.kind, []).append(what.line)
-            for expense in expenses:
-                self.check_expense(expense)
+            for expense in map(self._extend_expense, expenses):
+                expense.total_with(self.account(), self.peer)
                 if expense.line not in self.account().lines:
                     new.setdefault(_SPENT, []).append(expense.line)
             if new:
@@ -194,8 +218,14 @@ class PartnerCounts:
     def _add(self, kind: str, lines: dict[str, list[str]], **more: Any) -> None:
         self.lane.append(kind, {"lines": lines} | more)
 
+    def _find_lineage(self, what: Counted) -> Counted:
+        """It with all names under which its table is counted."""
+        return what.over_tables(self._lineages.names(what.table)) if what.table else what
+
     def _extend_expense(self, what: Expense) -> Expense:
-        return replace(what, limit=self.extended("epsilon", what.limit))
+        """It with all names under which its table is counted, and the limit that both owners have agreed on."""
+        own, *others = self._lineages.names(what.table)
+        return replace(what, table=own, also=tuple(others), limit=self.extended("epsilon", what.limit))
 
     def _number(self, what: Counted) -> int:
         self._refresh()
@@ -261,9 +291,3 @@ class PartnerCounts:
             return read_checked(path, hint="put the newest copy of state/partners back")
         except FileNotFoundError:
             return None
-
-
-def _largest_count(lines: Sequence[str], begins: tuple[str, ...] = ("",)) -> int:
-    """The largest count over one set or table, with which each line ``begins``; other lines count over every one."""
-    own = [line for line in lines if " " in line and line.startswith(begins) and not line.startswith(LOSS)]
-    return len(lines) - len(own) + max(Counter(line.partition(" ")[0] for line in own).values(), default=0)

@@ -61,10 +61,10 @@ def accounts(settings: Settings, job_mu: float, partner: str | None = None) -> I
     for name in [partner] if partner else sorted(set(settings.peers) - settings.coordinators):
         counts = counts_with(settings, name)
         limit, account = counts.extended("epsilon", settings.rules.limits_of(name).budgets.epsilon), counts.account()
-        for table in sorted({*settings.tables, *account.tables}):
-            spent, left = account.total(table), None if limit is None else account.remainder(table, limit)
+        for table, names in counts.group_tables(account, settings.tables):
+            spent, left = account.total(*names), None if limit is None else account.remainder(limit, *names)
             jobs, forgotten = (
-                {expense.job_id: round(epsilon_of(expense.mu), 3) for expense in account.expenses(table, forgotten=gone)}
+                {expense.job_id: round(epsilon_of(expense.mu), 3) for expense in account.expenses(*names, forgotten=gone)}
                 for gone in (False, True)
             )
             yield {

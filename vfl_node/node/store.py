@@ -26,6 +26,7 @@ from vfl_node.execution.trial import Trial
 from vfl_node.job import Job
 from vfl_node.node.faults import cannot_use, explain
 from vfl_node.node.index import COLUMNS, Index
+from vfl_node.node.lineages import Lineages
 from vfl_node.node.listing import JobLine
 from vfl_node.node.partners import Partners
 from vfl_node.node.pruning import choose
@@ -47,6 +48,7 @@ class Store:
     Attributes:
         folder: of its state.
         partner: what this node remembers of a peer beyond any job; the same object for every job.
+        lineages: which of its tables are about the same records.
         on_written: called when a job is written, with it as it was (None: it is new) and as it is; quick, and raises nothing.
     """
 
@@ -63,6 +65,7 @@ class Store:
         self.folder, self._trial = folder, trial or Trial()
         self._lock = threading.RLock()
         self.partner = Partners(folder / "partners", self._trial, signing).find
+        self.lineages = Lineages(folder)
         self._unwritten: dict[str, Record] = {}
         self.on_written: Callable[[Record | None, Record], None] = lambda before, now: None
         self._reported: set[str] = set()

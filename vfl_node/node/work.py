@@ -21,7 +21,6 @@ from vfl_node.errors import GaveWay, PeerError, PeerLost, StateError, UsageError
 from vfl_node.estimate.budget import Budget
 from vfl_node.estimate.memory import frame_bytes
 from vfl_node.execution.conversations import conversations
-from vfl_node.execution.inputs import announce, read_input
 from vfl_node.execution.live import LiveProgress, Stop
 from vfl_node.execution.run import set_up
 from vfl_node.node import retries
@@ -29,11 +28,12 @@ from vfl_node.node.consents import JobConsents
 from vfl_node.node.ending import Ending
 from vfl_node.node.endings import conclude, owner_cancellation
 from vfl_node.node.faults import explain
+from vfl_node.node.inputs import read_inputs
 from vfl_node.node.job_start import JobStart
 from vfl_node.node.meeting import Meeting
 from vfl_node.node.others import Others
 from vfl_node.node.peers import Peers
-from vfl_node.node.predictions import prepare, trained_with
+from vfl_node.node.predictions import trained_with
 from vfl_node.node.reasons import enter, explain_wait
 from vfl_node.node.record import Record
 from vfl_node.node.states import UNFINISHED, State
@@ -245,13 +245,8 @@ class Work:
 
     def _inputs(self) -> tuple[Table | None, Predicting | Coordinating | None]:
         """This party's table and what it predicts with. If they cannot be used, the others are told before the job fails."""
-        table, predicting = None, None
         try:
-            if self._job.predict:
-                table, predicting = prepare(self._settings, self._store, self._job, self._folder, self.requests)
-            elif self._settings.role != "coordinator":
-                table = read_input(self._settings, self._job)
-                announce(self.progress, self._job, {self._settings.name: table})
+            table, predicting = read_inputs(self._settings, self._store, self._job, self._folder, self.requests, self.progress)
             self.meter.expected_s = estimate_s(self._job, table)
             model = trained_with(self._store, self._job, self._settings.name)
             self._budget.reserve(

@@ -6,13 +6,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vfl_node.alignment.alignment import Alignment
+from vfl_node.data.marks import Marks
 from vfl_node.data.named import table_name
-from vfl_node.data.tables import Table
+from vfl_node.data.tables import Table, prune_levels
 from vfl_node.errors import StateError
 from vfl_node.execution.folder import JobFolder
 from vfl_node.execution.inputs import read_input, select_records
 from vfl_node.job import Job
 from vfl_node.models import storage
+from vfl_node.process.files import read_checked
 from vfl_node.session.memory import Memory
 from vfl_node.settings.node import Settings
 from vfl_node.training.prediction.stored import StoredPredictor
@@ -28,12 +30,14 @@ class Model:
         alignment: it was trained on.
         input_digest: of this party's records that took part.
         shown: file with the rows about which others were told.
+        rows: file with the marks of those records; an earlier version kept none.
     """
 
     stored: StoredModel
     alignment: Alignment
     input_digest: bytes
     shown: Path
+    rows: Path
 
     @property
     def job(self) -> Job:
@@ -62,11 +66,11 @@ def load_model(settings: Settings, trained: Job, folder: JobFolder, stored: Stor
     weights, _ = storage.load(folder.artefact("model.safetensors"))
     half = StoredModel(trained, weights, stored.encoder, stored.serving, settings.models, table_name(settings, trained))
     predictor_of(trained.train).check(half)
-    return Model(half, aligned[0], bytes.fromhex(stored.input), folder.shown)
+    return Model(half, aligned[0], bytes.fromhex(stored.input), folder.shown, folder.rows)
 
 
 def records_of(model: Model, settings: Settings, memory: Memory) -> Table:
-    """The records that the model was trained on, as the training job selects them.
+    """The records that the model was trained on, in their order then, from a table that may have grown since.
 
     Args:
         model: this party's half.
@@ -74,19 +78,31 @@ def records_of(model: Model, settings: Settings, memory: Memory) -> Table:
         memory: of all its peers in the job together.
 
     Raises:
-        StateError: they have changed since training (``E_INPUT_CHANGED``).
+        StateError: one of them has changed or is gone (``E_INPUT_CHANGED``), or their marks are damaged (``E_STATE_CORRUPT``).
         DataError: the table cannot be used.
     """
-    table = select_records(
-        read_input(settings, model.job), model.job.align, memory, settings.limits_for(model.job), settings.name
+    job, table = model.job, read_input(settings, model.job)
+    try:
+        trained = Marks.from_bytes(read_checked(model.rows, hint="restore it from a backup, or train again"))
+    except FileNotFoundError:
+        part = select_records(table, job.align, memory, settings.limits_for(job), settings.name)
+        before, after = model.input_digest.hex(), part.digest().hex()
+        if before != after:
+            raise _change_error(job, f"digest {before[:12]}…, now {after[:12]}…") from None
+        return part
+    now = Marks.of_table(table, memory.own)
+    growth = trained.compare(now)
+    if growth.changed or growth.common < len(trained):
+        gone = len(trained) - growth.common
+        raise _change_error(job, f"of {len(trained):,} records {growth.changed:,} have other cells and {gone:,} are gone")
+    return prune_levels(table.take(trained.find_in(now)))
+
+
+def _change_error(job: Job, how: str) -> StateError:
+    return StateError(
+        f"the table has changed since job {job.name} trained on it: {how}",
+        code="E_INPUT_CHANGED",
+        hint="put the records of then back, and what the settings said under data (and state/partners); rows may be added; "
+        "new records are predicted with --align",
+        for_peer="its table has changed since training",
     )
-    before, after = model.input_digest.hex(), table.digest().hex()
-    if before != after:
-        raise StateError(
-            f"the table has changed since job {model.job.name} trained on it (digest {before[:12]}…, now {after[:12]}…)",
-            code="E_INPUT_CHANGED",
-            hint="put the original file back (and state/partners, where align.at_most took a part of it); "
-            "new records are predicted with --align",
-            for_peer="its table has changed since training",
-        )
-    return table

@@ -7,7 +7,7 @@ limit is lowered later.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from vfl_node.errors import PolicyError
 from vfl_node.settings.bounds import Bound, Limit, Use, count_recent, rates_of, total_of
@@ -48,6 +48,7 @@ class Counted:
         free: how many of these come before the first that counts.
         begins: whether it counts where nothing but losses has counted towards that limit yet; else its number is then 0.
         earlier: what stood for it in an earlier version.
+        table: whose name the first of ``over`` has, if one has.
     """
 
     kind: str
@@ -60,6 +61,12 @@ class Counted:
     free: int = 0
     begins: bool = True
     earlier: str = ""
+    table: str = ""
+
+    def over_tables(self, names: Sequence[str]) -> Counted:
+        """The same under the first of ``names``, with what stands there under all of them: tables about the same records."""
+        begins = [self.over[0].replace(self.table, name, 1) for name in names]
+        return replace(self, line=begins[0] + self.line.removeprefix(self.over[0]), over=(*begins, *self.over[1:]))
 
     def number(self, lines: Mapping[str, str], peer: str, now: str, released: Collection[str] = ()) -> int:
         """Which one it is of those that count towards the same limit, from 1; 0: it does not count.
@@ -113,7 +120,11 @@ class Counted:
     @property
     def _known(self) -> frozenset[str]:
         """It, and as it was written in an earlier version, or before tables were counted apart."""
-        return frozenset((self.line, self.line.rpartition(" ")[2], self.earlier or self.line))
+        what = self.line.removeprefix(self.over[0])
+        begins = (begin for begin in self.over if begin.endswith(" "))
+        return frozenset(
+            (self.line, self.line.rpartition(" ")[2], self.earlier or self.line, *(f"{begin}{what}" for begin in begins))
+        )
 
 
 def count_new(rate: Bound, counting: Mapping[str, str], now: str) -> Use:
@@ -179,6 +190,7 @@ def changed_sets(table: str, digest: bytes, limit: int | None, *, hides: bool = 
         over=(over, LOSS),
         free=1,
         begins=hides,
+        table=table,
     )
 
 
@@ -198,7 +210,7 @@ def telling_training(table: str, digest: bytes, job_id: str, limit: Limit) -> Co
         job_id: of the training.
         limit: how many of them this node's owner allows over one table.
     """
-    return _telling_training(f"{OF_A_TABLE}{table} ", f"table {table!r}", digest, job_id, limit)
+    return replace(_telling_training(f"{OF_A_TABLE}{table} ", f"table {table!r}", digest, job_id, limit), table=table)
 
 
 def telling_training_of_set(digest: bytes, job_id: str, limit: Limit) -> Counted:
@@ -244,6 +256,7 @@ def served_model(table: str, model: str, limit: Limit) -> Counted:
         "columns of a record, and from as many as it has columns they follow",
         "prediction",
         (over,),
+        table=table,
     )
 
 

@@ -1,7 +1,8 @@
 """What hidden trainings over one table spend with a partner of what noise allows, and how much this node's owner allows.
 
 Amounts are μ (:mod:`vfl_node.gdp`), which add up as the root of the sum of squares. What stands for a table is its name in the
-owner's settings, and no digest of its records: one record more must not begin a new count.
+owner's settings, and no digest of its records: one record more must not begin a new count. Tables about the same records
+(:mod:`vfl_node.node.lineages`) count together.
 """
 
 from __future__ import annotations
@@ -65,6 +66,7 @@ class Expense:
         unbounded: what kind of model it opens without a bound, as ``unbounded_models`` has it; empty: none.
         limit: ε that the owner allows; None: any.
         about: what μ is about: the alignment, which says which worlds are compared, and whether labels are covered.
+        also: under which other names tables about the same records are counted.
     """
 
     table: str
@@ -73,6 +75,7 @@ class Expense:
     unbounded: str = ""
     limit: float | None = field(default=None, compare=False)
     about: str = "-"
+    also: tuple[str, ...] = field(default=(), compare=False)
 
     @property
     def line(self) -> str:
@@ -86,7 +89,7 @@ class Expense:
             PolicyError: it would be more than the owner allows, or nobody knows what was spent (``E_BUDGET``).
         """
         counted = self.line in account.lines
-        before = account.expenses(self.table)
+        before = account.expenses(self.table, *self.also)
         spent = replace(Spent.from_expenses(before if self in before else [*before, self]), limit=self.limit)
         if counted or self.limit is None:
             return spent
@@ -134,18 +137,18 @@ class Account:
         """All tables over which anything was ever spent, by name."""
         return sorted({expense.table for expense in map(_read, self.lines) if expense})
 
-    def expenses(self, table: str, *, forgotten: bool = False) -> list[Expense]:
-        """Those over one table that count, or those that do not any more; without a limit."""
+    def expenses(self, *tables: str, forgotten: bool = False) -> list[Expense]:
+        """Those over one table, or over several about the same records, that count or do not any more; without a limit."""
         lines = self.forgotten if forgotten else self._counting()
-        return [expense for expense in map(_read, lines) if expense and expense.table == table]
+        return [expense for expense in map(_read, lines) if expense and expense.table in tables]
 
-    def total(self, table: str, *, forgotten: bool = False) -> Spent:
+    def total(self, *tables: str, forgotten: bool = False) -> Spent:
         """What they come to."""
-        return Spent.from_expenses(self.expenses(table, forgotten=forgotten))
+        return Spent.from_expenses(self.expenses(*tables, forgotten=forgotten))
 
-    def remainder(self, table: str, limit: float) -> float:
-        """μ that may still be spent over a table under a limit of ε; 0 after a loss."""
-        rest = mu_of(limit) ** 2 - self.total(table).mu ** 2
+    def remainder(self, limit: float, *tables: str) -> float:
+        """μ that may still be spent over them under a limit of ε; 0 after a loss."""
+        rest = mu_of(limit) ** 2 - self.total(*tables).mu ** 2
         return math.sqrt(rest) if rest > 0 and not self.losses else 0.0
 
     def _counting(self) -> Iterator[str]:

@@ -1,0 +1,162 @@
+"""Tables about the same records are counted as one, however they are called and however they grow."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from vfl_node.crypto.randomness import Randomness
+from vfl_node.data.identifiers import Identifiers
+from vfl_node.data.marks import Growth, Marks
+from vfl_node.data.tables import CategoricalColumn, ListColumn, NumericColumn, Table
+from vfl_node.errors import PolicyError, StateError, UsageError
+from vfl_node.node.lineages import Lineages
+from vfl_node.node.partners import Partner
+from vfl_node.session.counted import telling_training, telling_training_of_set
+from vfl_node.session.spent import Expense
+from vfl_node.settings.declared import DeclaredList
+
+SECRET = Randomness(b"s" * 32)
+KINDS = np.array(["tea", "milk", "rye", "oil"])
+
+
+def table(rows: range, *, spoilt: int | None = None, seed: int = 0) -> Table:
+    """Records of these numbers, whose cells go by the number alone; one may be another than it was."""
+    numbers = np.array(rows)
+    values = np.sin(numbers + 1.0)
+    values[numbers % 7 == 0] = np.nan
+    if spoilt is not None:
+        values[numbers == spoilt] = 99
+    levels, codes = np.unique(KINDS[numbers % 4], return_inverse=True)
+    items, item_codes = np.unique(KINDS[np.repeat(numbers, 2) % 3], return_inverse=True)
+    lists = ListColumn(item_codes, np.arange(0, 2 * len(numbers) + 1, 2), tuple(items), DeclaredList())
+    made = Table(
+        Identifiers.from_items(f"r{number}".encode() for number in rows),
+        {"x": NumericColumn(values), "kind": CategoricalColumn(codes, tuple(levels)), "seen": lists},
+        labels=(numbers % 2).astype(np.float32),
+    )
+    order = np.random.default_rng(seed).permutation(len(numbers))
+    ids = Identifiers.from_items(made.ids[place] for place in order.tolist())
+    kind, seen = made.columns["kind"], lists.rows(order)
+    assert isinstance(kind, CategoricalColumn)
+    columns = {"x": NumericColumn(values[order]), "kind": replace(kind, codes=kind.codes[order]), "seen": seen}
+    return replace(made, ids=ids, columns=columns, labels=made.labels[order])  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    ("later", "growth", "word"),
+    [
+        (table(range(100), seed=1), Growth(100, 100, 100, 0), "same"),
+        (table(range(103), seed=2), Growth(100, 103, 100, 0), "grown"),
+        (table(range(103), spoilt=5, seed=3), Growth(100, 103, 100, 1), "changed"),
+        (table(range(1, 300)), Growth(100, 299, 99, 0), "shrunk"),
+        (table(range(50, 150)), Growth(100, 100, 50, 0), "shrunk"),
+        (table(range(51, 151)), Growth(100, 100, 49, 0), "other"),
+        (table(range(3)), Growth(100, 3, 3, 0), "shrunk"),  # a part of it
+    ],
+)
+def test_what_has_become_of_a_table(later: Table, growth: Growth, word: str) -> None:
+    """Another order of rows, and levels that come new, change no mark."""
+    assert Marks.of_table(table(range(100)), SECRET).compare(Marks.of_table(later, SECRET)) == growth
+    assert growth.word == word
+
+
+def test_marks_are_of_this_node_and_of_these_columns() -> None:
+    marks = Marks.of_table(table(range(50)), SECRET)
+    foreign = Marks.of_table(table(range(50)), Randomness(b"t" * 32))
+    assert marks.compare(foreign).word == "other"
+    fewer = replace(table(range(50)), columns={"x": table(range(50)).columns["x"]})
+    assert marks.compare(Marks.of_table(fewer, SECRET)) == Growth(50, 50, 50, 50)
+    assert Marks.from_bytes(marks.to_bytes()).compare(marks).word == "same"
+    relabelled = replace(table(range(50)), labels=1 - (np.arange(50) == 3).astype(np.float32))
+    assert marks.compare(Marks.of_table(relabelled, SECRET)).changed > 20
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
+    folder = tmp_path / "state"
+    (folder / "partners").mkdir(parents=True)
+    return folder
+
+
+def train(state: Path, name: str, of: Table, number: int, limit: int = 3) -> int:
+    """A training that counts, as a node would run it."""
+    Lineages(state).note(name, of, SECRET)
+    job = f"job-{number}"
+    counts = (telling_training(name, of.identity, job, limit), telling_training_of_set(of.identity, job, limit))
+    return Partner(state / "partners", "lab").count(*counts)
+
+
+def test_a_row_more_or_a_second_name_begins_no_new_count(state: Path) -> None:
+    assert [train(state, "cards", table(range(100 + more)), more) for more in range(2)] == [1, 2]
+    assert train(state, "loans", table(range(90)), 2) == 3
+    assert Lineages(state).names("loans") == ("loans", "cards")
+    for number, name in enumerate(("cards", "loans"), start=3):
+        with pytest.raises(PolicyError) as caught:
+            train(state, name, table(range(101 + number)), number)
+        assert caught.value.code == "E_BUDGET"
+    assert Partner(state / "partners", "lab").usage()["trainings"] == 3
+    assert train(state, "staff", table(range(1000, 1100)), 5) == 1, "other records have a count of their own"
+
+
+def test_counts_go_on_without_marks_as_before(state: Path) -> None:
+    """The control: without what was noted a second name does begin a new count."""
+    memory = Partner(state / "partners", "lab")
+    for number, name in enumerate(("cards", "cards", "cards", "loans")):
+        memory.count(telling_training(name, b"%d" % number, f"job-{number}", 3))
+    assert memory.usage()["trainings"] == 3
+
+
+def test_other_records_begin_a_count_when_the_owner_says_so(state: Path) -> None:
+    for number in range(3):
+        train(state, "cards", table(range(100)), number)
+    lineages, later = Lineages(state), table(range(500, 600))
+    with pytest.raises(UsageError, match="most of its records were those of before"):
+        lineages.accept("cards")
+    with pytest.raises(PolicyError):
+        train(state, "cards", later, 3)
+    known = lineages.find("cards")
+    assert known is not None
+    assert (known.word, known.rows, known.gone) == ("other", 100, 100)
+    assert lineages.accept("cards").counted == "cards~1"
+    assert train(state, "cards", later, 3) == 1
+    assert Partner(state / "partners", "lab").usage()["trainings"] == 3, "the earlier count is full"
+    with pytest.raises(PolicyError):
+        train(state, "cards", table(range(120)), 4)  # what was under the name before, again
+    assert Lineages(state).names("cards") == ("cards~1", "cards")
+
+
+def test_what_is_spent_counts_over_both_names(state: Path) -> None:
+    memory = Partner(state / "partners", "lab")
+    memory.spend(Expense("cards", "job-1", 0.3, limit=None))
+    lineages = Lineages(state)
+    lineages.note("cards", table(range(100)), SECRET)
+    memory.spend(Expense("loans", "job-2", 0.4, limit=None))
+    assert memory.spent_over("loans").mu == pytest.approx(0.4)
+    lineages.note("loans", table(range(100)), SECRET)
+    assert memory.spent_over("loans").mu == memory.spent_over("cards").mu == pytest.approx(0.5)
+    with pytest.raises(PolicyError, match="table 'loans'"):
+        memory.spend(Expense("loans", "job-3", 0.1, limit=1.0))
+    assert dict(memory.group_tables(memory.account(), ["loans"])) == {
+        "cards": ("cards", "loans"),
+        "loans": ("loans", "cards"),
+    }
+
+
+def test_a_damaged_or_foreign_index_is_refused(state: Path) -> None:
+    Lineages(state).note("cards", table(range(100)), SECRET)
+    path = state / "tables" / "index.json"
+    path.write_bytes(path.read_bytes()[:-1] + b"}")
+    with pytest.raises(StateError) as caught:
+        Lineages(state).names("cards")
+    assert caught.value.code == "E_STATE_CORRUPT"
+    marks = state / "tables" / "cards.marks"
+    marks.write_bytes(marks.read_bytes()[:-1] + b"x")
+    path.unlink()
+    with pytest.raises(StateError, match="is damaged"):
+        Lineages(state).note("cards", table(range(101)), SECRET)
+    marks.unlink()
+    assert Lineages(state).note("cards", table(range(101)), SECRET).word == "new"
