@@ -350,7 +350,7 @@ def test_sums_alone_do_not_make_a_backup_whole(clinic: Clinic, tmp_path: Path) -
         "damaged tokens": ({"tokens": b"VFLc" + bytes(70)}, "E_BACKUP"),
         "a damaged index": ({"jobs.sqlite": index[:5000] + bytes(4000) + index[9000:]}, "E_BACKUP"),
         "no index": ({"jobs.sqlite": None}, "E_BACKUP"),
-        "a newer form": ({"manifest_json": json.dumps(manifest | {"format": 2}).encode()}, "E_STATE_VERSION"),
+        "a newer form": ({"manifest_json": json.dumps(manifest | {"format": 3}).encode()}, "E_STATE_VERSION"),
         "another manifest": ({"manifest_json": b"{}"}, "E_BACKUP"),
         "a file of another program": ({"jobs/x/seed": b""}, "E_BACKUP"),
     }

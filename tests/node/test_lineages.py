@@ -60,19 +60,19 @@ def table(rows: range, *, spoilt: int | None = None, seed: int = 0) -> Table:
 )
 def test_what_has_become_of_a_table(later: Table, growth: Growth, word: str) -> None:
     """Another order of rows, and levels that come new, change no mark."""
-    assert Marks.of_table(table(range(100)), SECRET).compare(Marks.of_table(later, SECRET)) == growth
+    assert Marks.from_table(table(range(100)), SECRET).compare(Marks.of_table(later, SECRET)) == growth
     assert growth.word == word
 
 
 def test_marks_are_of_this_node_and_of_these_columns() -> None:
-    marks = Marks.of_table(table(range(50)), SECRET)
-    foreign = Marks.of_table(table(range(50)), Randomness(b"t" * 32))
+    marks = Marks.from_table(table(range(50)), SECRET)
+    foreign = Marks.from_table(table(range(50)), Randomness(b"t" * 32))
     assert marks.compare(foreign).word == "other"
     fewer = replace(table(range(50)), columns={"x": table(range(50)).columns["x"]})
-    assert marks.compare(Marks.of_table(fewer, SECRET)) == Growth(50, 50, 50, 50)
+    assert marks.compare(Marks.from_table(fewer, SECRET)) == Growth(50, 50, 50, 50)
     assert Marks.from_bytes(marks.to_bytes()).compare(marks).word == "same"
     relabelled = replace(table(range(50)), labels=1 - (np.arange(50) == 3).astype(np.float32))
-    assert marks.compare(Marks.of_table(relabelled, SECRET)).changed > 20
+    assert marks.compare(Marks.from_table(relabelled, SECRET)).changed > 20
 
 
 @pytest.fixture

@@ -302,7 +302,7 @@ def test_what_is_kept_is_private_and_no_more_than_needed(served: Served) -> None
     for name in OTHER:
         folder = served.federation.job_folder(name, served.model)
         served.federation.wait_until(lambda folder=folder: not (folder / "seed").exists())
-        assert {path.name for path in folder.iterdir()} == {"artefacts", "serving", "alignment", "shown"}
+        assert {path.name for path in folder.iterdir()} == {"artefacts", "serving", "alignment", "shown", "rows"}
         assert all(stat.S_IMODE(path.stat().st_mode) == 0o600 for path in folder.rglob("*") if path.is_file())
 
 
@@ -782,9 +782,9 @@ def test_nodes_killed_while_training_stops_end_with_the_same_weights(served: Ser
 
 
 def test_an_absent_peer_is_waited_for_and_then_named(federations: Any, forked: Any, tmp_path: Path) -> None:
-    """And another table than that of training is refused, at both."""
+    """A table that has grown answers as before. One with other records than those of training is refused, at both."""
     served = Served(federations(tmp_path), forked)
-    table = tmp_path / "other.csv"
+    before, table = served.ask("clinic"), tmp_path / "other.csv"
     table.write_text("".join(served.federation.trial.files["lab"].read_text().splitlines(keepends=True)[:-1]))
     federation = served.federation
     federation.kill("lab", signal.SIGTERM)
@@ -799,9 +799,22 @@ def test_an_absent_peer_is_waited_for_and_then_named(federations: Any, forked: A
     with pytest.raises(VflError, match="no word from lab") as caught:
         served.ask("clinic")
     assert caught.value.code == "E_PEER_ABSENT"
-    federation.start("lab", data={"path": str(federation.trial.files["lab"])})
+    federation.kill("clinic", signal.SIGTERM)
+    for name in OTHER:
+        (head, *rows), grown = federation.trial.files[name].read_text().splitlines(), tmp_path / f"{name}-grown.csv"
+        more = [f"new-{number}," + row.partition(",")[2] for number, row in enumerate(rows[:7])]
+        grown.write_text("\n".join([head, *more, *reversed(rows)]) + "\n")
+        federation.start(name, data={"path": str(grown)})
     federation.wait_until(lambda: federation.connected("clinic"))
-    assert len(table_of(served.ask("clinic"))[2]) == 4
+    assert served.ask("clinic") == before
+    federation.kill("lab", signal.SIGTERM)
+    *cells, last = rows[0].split(",")
+    table.write_text("\n".join([head, *more, ",".join([*cells, str(float(last) + 1)]), *rows[1:]]) + "\n")
+    federation.start("lab", data={"path": str(table)})
+    federation.wait_until(lambda: federation.connected("clinic"))
+    with pytest.raises(VflError, match="its table has changed since training"):
+        served.ask("clinic")
+    assert "records 1 have other cells and 0 are gone" in federation.end("lab", served.service("clinic"))["error"]["message"]
 
 
 def test_new_records_are_not_intersected_against_the_will_of_either_owner(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.table import Column, Table
@@ -24,7 +24,7 @@ def list_tables(config: ConfigPath, as_json: Annotated[bool, typer.Option("--jso
 
     lineages = Lineages(load_settings(config).state_dir)
     known = [lineages.find(name) for name in sorted({table.name for table in lineages.tables})]
-    found = [
+    found: list[dict[str, Any]] = [
         {
             "table": table.name,
             "rows": table.rows,
@@ -48,11 +48,11 @@ def list_tables(config: ConfigPath, as_json: Annotated[bool, typer.Option("--jso
     shown = Table("table", "was", *figures, "read", "counted with", box=None, pad_edge=False)
     for table in found:
         counts = (f"{table[key]:,}" for key in ("rows", "added", "changed", "gone"))
-        shown.add_row(table["table"], table["was"], *counts, str(table["at"])[:16], ", ".join(table["counted_with"]))
+        shown.add_row(table["table"], table["was"], *counts, table["at"][:16], ", ".join(table["counted_with"]))
     print_table(shown)
     for table in found:
         if table["was"] == "other":
-            out.print(f"{table['table']} has other records now: {accept_hint(str(table['table']))}")
+            out.print(f"{table['table']} has other records now: {accept_hint(table['table'])}")
 
 
 @tables.command("accept")

@@ -42,7 +42,7 @@ class Marks:
         return len(self.ids)
 
     @classmethod
-    def of_table(cls, table: Table, secret: Randomness) -> Marks:
+    def from_table(cls, table: Table, secret: Randomness) -> Marks:
         """The marks of ``table`` by a node's ``secret``. Cost: 1 s for a million rows of 50 cells."""
         ids = _digest(_key(secret, b"ids"), [(table.plain or table.ids).ranks().astype("<u8")])
         columns = [*table.columns.items(), *(() if table.labels is None else [("", _labels(table))])]

@@ -112,7 +112,7 @@ def _keep_predictor(run: Run, trained: Trained, servable: Servable) -> None:
     """
     folder, table = run.folder, run.data.table  # of which each record must be the same when it predicts
     if run.session.job.serve:
-        write_checked(folder.rows, Marks.of_table(table, run.session.memory.own).to_bytes())
+        write_checked(folder.rows, Marks.from_table(table, run.session.memory.own).to_bytes())
     FileShown.begin(folder.shown, servable.tested)
     apart = {name: tuple(getattr(trained, name).tolist()) for name in ("held_out", "validated")} if folder.trial.keeps else {}
     digest, classes = table.digest().hex(), table.classes

@@ -83,7 +83,7 @@ class PartnerCounts:
         groups = {table.counted: table.group for table in self._lineages.tables}
         own = {name: self._lineages.names(name) for name in names}
         for name in sorted({*own, *account.tables} - {counted for counted, *_ in own.values()} | set(own)):
-            yield name, own.get(name) or tuple({name, *(other for other in groups if groups[other] == groups.get(name))})
+            yield name, own.get(name) or (name, *(other for other in groups if other != name and groups[other] == groups.get(name)))
 
     def list_uses(self, allowed: Budgets) -> dict[str, Use]:
         """Name of the limit → how much is used of its bound of which least is left. Raises StateError as :meth:`usage`."""
@@ -220,7 +220,7 @@ class PartnerCounts:
 
     def _find_lineage(self, what: Counted) -> Counted:
         """It with all names under which its table is counted."""
-        return what.over_tables(self._lineages.names(what.table)) if what.table else what
+        return what.spread_over(self._lineages.names(what.table)) if what.table else what
 
     def _extend_expense(self, what: Expense) -> Expense:
         """It with all names under which its table is counted, and the limit that both owners have agreed on."""

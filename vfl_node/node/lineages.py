@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 FOLDER, INDEX, MARKS = "tables", "index.json", ".marks"
-"""Of the state folder, the index in it, and how the files of marks end."""
+"""The folder in the state folder, the index in it, and how names of files of marks end."""
 
 _HINT = "put the newest copy of state/tables back, or remove the folder: then each table counts under its name again"
 
@@ -123,7 +123,7 @@ class Lineages:
                 return known
             from vfl_node.data.marks import Marks
 
-            now = Marks.of_table(table, secret)
+            now = Marks.from_table(table, secret)
             with self._changing():
                 own = self.find(name) or KnownTable(name, 0, name)
                 if (before := self._read_marks(own)) is not None:

@@ -90,7 +90,7 @@ def records_of(model: Model, settings: Settings, memory: Memory) -> Table:
         if before != after:
             raise _change_error(job, f"digest {before[:12]}…, now {after[:12]}…") from None
         return part
-    now = Marks.of_table(table, memory.own)
+    now = Marks.from_table(table, memory.own)
     growth = trained.compare(now)
     if growth.changed or growth.common < len(trained):
         gone = len(trained) - growth.common

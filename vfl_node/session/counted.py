@@ -63,7 +63,7 @@ class Counted:
     earlier: str = ""
     table: str = ""
 
-    def over_tables(self, names: Sequence[str]) -> Counted:
+    def spread_over(self, names: Sequence[str]) -> Counted:
         """The same under the first of ``names``, with what stands there under all of them: tables about the same records."""
         begins = [self.over[0].replace(self.table, name, 1) for name in names]
         return replace(self, line=begins[0] + self.line.removeprefix(self.over[0]), over=(*begins, *self.over[1:]))
