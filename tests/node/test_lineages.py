@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.marks import Growth, Marks
 from vfl_node.data.tables import CategoricalColumn, ListColumn, NumericColumn, Table
@@ -19,7 +18,7 @@ from vfl_node.session.counted import telling_training, telling_training_of_set
 from vfl_node.session.spent import Expense
 from vfl_node.settings.declared import DeclaredList
 
-SECRET = Randomness(b"s" * 32)
+SECRET = b"s" * 32
 KINDS = np.array(["tea", "milk", "rye", "oil"])
 
 
@@ -66,7 +65,7 @@ def test_what_has_become_of_a_table(later: Table, growth: Growth, word: str) -> 
 
 def test_marks_are_of_this_node_and_of_these_columns() -> None:
     marks = Marks.from_table(table(range(50)), SECRET)
-    foreign = Marks.from_table(table(range(50)), Randomness(b"t" * 32))
+    foreign = Marks.from_table(table(range(50)), b"t" * 32)
     assert marks.compare(foreign).word == "other"
     fewer = replace(table(range(50)), columns={"x": table(range(50)).columns["x"]})
     assert marks.compare(Marks.from_table(fewer, SECRET)) == Growth(50, 50, 50, 50)

@@ -15,6 +15,7 @@ from vfl_node.process import failpoints
 from vfl_node.process.files import private_folder, write_checked, write_whole
 from vfl_node.process.machine import utc_now
 from vfl_node.report import envelope, page, timeline
+from vfl_node.session.memory import mark_secret
 from vfl_node.session.session import Session
 from vfl_node.training.prediction.stored import FileShown, StoredPredictor
 from vfl_node.training.predictor import ReportedPredictions
@@ -112,7 +113,7 @@ def _keep_predictor(run: Run, trained: Trained, servable: Servable) -> None:
     """
     folder, table = run.folder, run.data.table  # of which each record must be the same when it predicts
     if run.session.job.serve:
-        write_checked(folder.rows, Marks.from_table(table, run.session.memory.own).to_bytes())
+        write_checked(folder.rows, Marks.from_table(table, mark_secret(run.session.memory)).to_bytes())
     FileShown.begin(folder.shown, servable.tested)
     apart = {name: tuple(getattr(trained, name).tolist()) for name in ("held_out", "validated")} if folder.trial.keeps else {}
     digest, classes = table.digest().hex(), table.classes

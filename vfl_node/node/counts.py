@@ -83,7 +83,10 @@ class PartnerCounts:
         groups = {table.counted: table.group for table in self._lineages.tables}
         own = {name: self._lineages.names(name) for name in names}
         for name in sorted({*own, *account.tables} - {counted for counted, *_ in own.values()} | set(own)):
-            yield name, own.get(name) or (name, *(other for other in groups if other != name and groups[other] == groups.get(name)))
+            yield (
+                name,
+                own.get(name) or (name, *(other for other in groups if other != name and groups[other] == groups.get(name))),
+            )
 
     def list_uses(self, allowed: Budgets) -> dict[str, Use]:
         """Name of the limit → how much is used of its bound of which least is left. Raises StateError as :meth:`usage`."""

@@ -12,6 +12,7 @@ from vfl_node.node.store import Store
 from vfl_node.prediction.play import Coordinating, Predicting
 from vfl_node.prediction.requests import Requests
 from vfl_node.progress import Progress
+from vfl_node.session.memory import mark_secret
 from vfl_node.settings.node import Settings
 
 
@@ -38,6 +39,7 @@ def read_inputs(
     if settings.role == "coordinator":
         return None, None
     table = read_input(settings, job)
-    store.lineages.note(table_name(settings, job), table, store.partner(job.parties.others(settings.name)[0]).own)
+    secret = mark_secret(store.partner(job.parties.others(settings.name)[0]))
+    store.lineages.note(table_name(settings, job), table, secret)
     announce(progress, job, {settings.name: table})
     return table, None

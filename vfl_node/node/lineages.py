@@ -24,7 +24,6 @@ from vfl_node.process.files import locked_folder, private_folder, read_checked, 
 from vfl_node.process.machine import utc_now
 
 if TYPE_CHECKING:
-    from vfl_node.crypto.randomness import Randomness
     from vfl_node.data.marks import Marks
     from vfl_node.data.tables import Table
 
@@ -102,13 +101,13 @@ class Lineages:
         others = (table.counted for table in self.tables if table.group == own.group and table is not own)
         return (own.counted, *others)
 
-    def note(self, name: str, table: Table, secret: Randomness) -> KnownTable:
+    def note(self, name: str, table: Table, secret: bytes) -> KnownTable:
         """Look at what a job has read under ``name``, and find out which tables it is counted with.
 
         Args:
             name: of the table in the settings.
             table: all of it.
-            secret: of the node for all partners.
+            secret: by which the node marks records.
 
         Returns:
             What is known of it now.

@@ -15,7 +15,7 @@ from vfl_node.execution.inputs import read_input, select_records
 from vfl_node.job import Job
 from vfl_node.models import storage
 from vfl_node.process.files import read_checked
-from vfl_node.session.memory import Memory
+from vfl_node.session.memory import Memory, mark_secret
 from vfl_node.settings.node import Settings
 from vfl_node.training.prediction.stored import StoredPredictor
 from vfl_node.training.predictor import StoredModel, predictor_of
@@ -90,7 +90,7 @@ def records_of(model: Model, settings: Settings, memory: Memory) -> Table:
         if before != after:
             raise _change_error(job, f"digest {before[:12]}…, now {after[:12]}…") from None
         return part
-    now = Marks.from_table(table, memory.own)
+    now = Marks.from_table(table, mark_secret(memory))
     growth = trained.compare(now)
     if growth.changed or growth.common < len(trained):
         gone = len(trained) - growth.common

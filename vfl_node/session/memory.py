@@ -163,6 +163,11 @@ class JointMemory:
         return max(memory.answer(what) for memory in self._memories)
 
 
+def mark_secret(memory: Memory) -> bytes:
+    """The secret, 32 bytes, by which a node marks its records (:class:`vfl_node.data.marks.Marks`); the same for every peer."""
+    return memory.own.derive("marks of records").bytes(32)
+
+
 def join_memories(memories: Sequence[Memory]) -> Memory:
     """The memories as one; an only one as it is."""
     only, *others = memories
