@@ -59,7 +59,7 @@ def table(rows: range, *, spoilt: int | None = None, seed: int = 0) -> Table:
 )
 def test_what_has_become_of_a_table(later: Table, growth: Growth, word: str) -> None:
     """Another order of rows, and levels that come new, change no mark."""
-    assert Marks.from_table(table(range(100)), SECRET).compare(Marks.of_table(later, SECRET)) == growth
+    assert Marks.from_table(table(range(100)), SECRET).compare(Marks.from_table(later, SECRET)) == growth
     assert growth.word == word
 
 
