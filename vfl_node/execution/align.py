@@ -10,6 +10,7 @@ from vfl_node.alignment.protocols import align
 from vfl_node.errors import PeerError
 from vfl_node.execution.overlap import OverlapDoubt, doubt_overlap
 from vfl_node.execution.recognisable import key_cautions
+from vfl_node.execution.reuse import copy_records, earlier_folder, reuse_alignment
 from vfl_node.execution.run import Run
 from vfl_node.process import failpoints
 from vfl_node.progress import OverlapDoubted, ResultDoubted
@@ -51,8 +52,14 @@ async def align_or_load(run: Run, *, resume: bool) -> Aligned:
     known = key_cautions(session.job, session.policy.protection.linkage, run.data.table.keys, session.name)
     for text in known:
         session.progress.emit(ResultDoubted(text))
-    stored = folder.load_alignment(session.others) if resume else None
-    if stored is None:
+    stored, reuse = folder.load_alignment(session.others) if resume else None, session.job.align.reuse
+    if stored is None and reuse:
+        began = session.machine.clock()
+        alignment = await reuse_alignment(session, earlier := earlier_folder(folder, reuse), session.others)
+        stored = alignment, session.machine.clock() - began, session.traffic()["align"]
+        copy_records(earlier, folder)  # first: a later attempt goes by these, also where the earlier job has been pruned
+        folder.save_alignment(*stored)
+    elif stored is None:
         records = OwnRecords(run.data.table.ids, run.data.whole.identity, run.data.table.keys, run.data.name)
         began = session.machine.clock()
         attempt = dataclasses.replace(session.attempt, folder=folder.lists)

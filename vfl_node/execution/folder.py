@@ -25,6 +25,7 @@ from vfl_node.execution.trial import Trial
 from vfl_node.models import storage
 from vfl_node.process import failpoints
 from vfl_node.process.files import read_checked, remove, write_checked, write_whole
+from vfl_node.session.toss import SCHEDULE
 from vfl_node.training.prediction.stored import StoredPredictor
 from vfl_node.transport.pipe import Traffic
 
@@ -127,6 +128,22 @@ class JobFolder(JobOutcome):
     def rows(self) -> Path:
         """Marks of the records that the model was trained on (:class:`vfl_node.data.marks.Marks`)."""
         return self.path / "rows"
+
+    @property
+    def schedule(self) -> Path:
+        """The seed by which rows were held out, for jobs that use the alignment again."""
+        return self.path / SCHEDULE
+
+    @property
+    def keeps_alignment(self) -> bool:
+        """Whether another job can use the alignment again."""
+        return self._alignment.exists() and self.rows.exists()
+
+    def forget_alignment(self) -> None:
+        """Remove what other jobs could use again, unless predictions need it."""
+        if not self.keeps_predictor(self.path):
+            for path in (self._alignment, self.rows, self.schedule):
+                remove(path)
 
     @property
     def transcript(self) -> Path:
@@ -282,11 +299,13 @@ class JobFolder(JobOutcome):
         shutil.rmtree(self.checkpoints, ignore_errors=True)
 
     def destroy_secrets(self) -> None:
-        """Remove everything but the artefacts, and what predictions need: seed, pins, checkpoints, alignment as a rule."""
+        """Remove everything but the artefacts, and what predictions and jobs need that use the alignment again."""
         failpoints.reach("forget")
-        remaining = {self.artefacts, self.wire} | (
-            {self._predictor, self._alignment, self.shown, self.rows} if self._predictor.exists() else set()
-        )
+        remaining = {self.artefacts, self.wire}
+        if self._predictor.exists():
+            remaining |= {self._predictor, self.shown}
+        if self._predictor.exists() or self.keeps_alignment:
+            remaining |= {self._alignment, self.rows, self.schedule}
         if (self.path / _EARLIER_PREDICTOR).exists():
             remaining |= {self.path / _EARLIER_PREDICTOR, self.path / "alignment.safetensors"}
         if self.trial.transcript:

@@ -74,6 +74,9 @@ def keep(
         storage.save(folder.artefacts / "model.safetensors", trained.weights, head)
     if trained and trained.servable and (session.job.serve or folder.trial.keeps):
         _keep_predictor(run, trained, trained.servable)
+    reusable = session.job.serve or not session.job.align.spec.coordinated
+    if aligned and reusable and not folder.trial.keeps:
+        write_checked(folder.rows, Marks.from_table(run.data.table, mark_secret(session.memory)).to_bytes())
     report = envelope.build(
         job=session.job,
         job_id=session.attempt.job_id,
@@ -112,8 +115,6 @@ def _keep_predictor(run: Run, trained: Trained, servable: Servable) -> None:
         servable: what it leaves for predictions.
     """
     folder, table = run.folder, run.data.table  # of which each record must be the same when it predicts
-    if run.session.job.serve:
-        write_checked(folder.rows, Marks.from_table(table, mark_secret(run.session.memory)).to_bytes())
     FileShown.begin(folder.shown, servable.tested)
     apart = {name: tuple(getattr(trained, name).tolist()) for name in ("held_out", "validated")} if folder.trial.keeps else {}
     digest, classes = table.digest().hex(), table.classes

@@ -32,6 +32,7 @@ from vfl_node.engines.processes import Processes
 from vfl_node.engines.threads import Threads
 from vfl_node.execution.folder import JobFolder
 from vfl_node.execution.inputs import select_records
+from vfl_node.execution.reuse import earlier_folder, read_schedule, select_aligned
 from vfl_node.job import Job
 from vfl_node.process.tensors import load_torch, settle_device
 from vfl_node.progress import EpochTrained, Event, LocalEpochTrained, PhaseBegan, Progress
@@ -141,15 +142,20 @@ def set_up(
 
     Raises:
         DataError, PolicyError: as :func:`vfl_node.execution.inputs.select_records`.
+        StateError: as :func:`vfl_node.execution.reuse.select_aligned`.
     """
-    inputs, limits = None, settings.limits_for(job)
+    inputs, schedule, limits = None, None, settings.limits_for(job)
     if job.needs_torch:
         load_torch(settings.threads)
     if table is not None:
         part = table
         if not job.predict:
             memory = join_memories([memories[name] for name in job.parties.others(settings.name)])
-            part = select_records(table, job.align, memory, limits, settings.name)
+            if job.align.reuse:
+                source = folder if folder.keeps_alignment else earlier_folder(folder, job.align.reuse)
+                part, schedule = select_aligned(table, source, memory), read_schedule(source)
+            else:
+                part = select_records(table, job.align, memory, limits, settings.name)
         inputs = DataInputs(table, part, table_name(settings, job))
     trace = trace or Trace()
     for channel in channels.values():
@@ -159,7 +165,7 @@ def set_up(
         name=settings.name,
         peers=channels,
         randomness=randomness,
-        attempt=Attempt(number=attempt, job_id=job_id, folder=folder.path, pins=folder),
+        attempt=Attempt(number=attempt, job_id=job_id, folder=folder.path, pins=folder, schedule=schedule),
         memories=memories,
         progress=_TracedProgress(progress, trace),
         machine=_machine(settings),

@@ -20,6 +20,7 @@ from vfl_node.configuration.models import Frozen, name_in
 from vfl_node.configuration.registry import Registry, instance_of
 from vfl_node.configuration.renamed import Renamed
 from vfl_node.job.keys import Encoding, Key, SimilarityNoise
+from vfl_node.job.names import JobId
 from vfl_node.roles import Role
 
 
@@ -229,12 +230,19 @@ class Align(Frozen):
         "compare them in shares, and the coordinator gets nothing but their numbers",
     )
 
+    reuse: JobId | None = Field(
+        default=None,
+        description="id of an earlier job of the same parties and tables, whose alignment is used again: nothing is aligned",
+    )
+
     @model_serializer(mode="wrap")
     def _serialise(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Without ``comparison`` where it is the default, so that jobs from before there was this key are the same."""
+        """Without keys that say their default, where there were jobs before there was the key, so that those are the same."""
         fields = written(self)
         if self.comparison == "filters":
             fields.pop("comparison", None)
+        if self.reuse is None:
+            fields.pop("reuse", None)
         return fields
 
     @field_validator("obfuscation", mode="before")
@@ -263,6 +271,8 @@ class Align(Frozen):
             if given and option not in self.spec.options:
                 suited = " or ".join(name for name, spec in ALIGNMENTS.usable() if option in spec.options)
                 raise ValueError(f"align.{option} is for {suited}: {self.protocol} has none, so leave it out")
+        if self.reuse and self.spec.coordinated:
+            raise ValueError(f"align.reuse is not for {self.protocol}, in which a coordinator takes part: leave it out")
         self.spec.check(self)
         return self
 

@@ -21,6 +21,7 @@ from vfl_node.node.figures import fill_in
 from vfl_node.node.listing import needed, select, took_s
 from vfl_node.node.reasons import asked_here
 from vfl_node.node.record import PRIORITY, Record, describe_spec
+from vfl_node.node.reuse import check_reuse
 from vfl_node.node.safer import MOST_COMPARED, find_safer
 from vfl_node.node.spending import check_budget
 from vfl_node.node.store import Store
@@ -79,6 +80,7 @@ class Jobs:
             )
         data_of(self._settings, job)
         check_budget(self._settings, job)
+        check_reuse(self._store, job)
         if job.predict:
             predictions.check(self._store, job, self._settings.name, self._settings.name)
             if job.predict.rows == "new" and request is None:

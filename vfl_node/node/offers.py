@@ -17,6 +17,7 @@ from vfl_node.node.consents import Consents, JobConsents
 from vfl_node.node.endings import OWN_WISH, REFUSED
 from vfl_node.node.faults import JOB_DONE
 from vfl_node.node.record import Record
+from vfl_node.node.reuse import check_reuse
 from vfl_node.node.spending import check_budget
 from vfl_node.node.states import State
 from vfl_node.node.store import Store
@@ -181,6 +182,8 @@ class Offers:
             raise PolicyError(f"{peer} takes no part in the job it offers", for_peer="the submitter takes no part in the job")
         check_allowed(self._settings, job, by_peer=True)
         check_budget(self._settings, job)
+        if self._settings.role != "coordinator":
+            check_reuse(self._store, job)
         if job.predict:
             predictions.check(self._store, job, peer, self._settings.name)
         taken = self._consents.take(peer, offer, job)

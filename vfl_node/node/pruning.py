@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import structlog
 
 from vfl_node.execution.folder import JobFolder
 from vfl_node.node.record import Record
 from vfl_node.settings.retention import NOTICE_DAYS, Retention
+
+if TYPE_CHECKING:
+    from vfl_node.node.store import Store
 
 log = structlog.get_logger()
 
@@ -21,22 +25,32 @@ class HourlyPruning:
     Args:
         limits: of this owner.
         prune: as :meth:`vfl_node.node.works.Works.prune`.
+        store: of its jobs.
     """
 
-    def __init__(self, limits: Retention, prune: Callable[..., list[str]]) -> None:
-        self._limits, self._prune = limits, prune
+    def __init__(self, limits: Retention, prune: Callable[..., list[str]], store: Store) -> None:
+        self._limits, self._prune, self._store = limits, prune, store
         self._named: set[str] = set()
 
     def run(self) -> None:
         """Prune what is beyond the limits, and name models that soon will be, each once. Raises StateError."""
         if self._limits != Retention():
             self._prune(self._limits, models=False, dry=False)
+        forget_alignments(self._store, self._limits.alignments_keep)
         if not (soon := self._limits.models_soon):
             return
         for job_id in self._prune(soon, models=False, dry=True):
             if job_id not in self._named:
                 self._named.add(job_id)
                 log.warning("a model kept for predictions will be pruned", job=job_id, within_days=NOTICE_DAYS)
+
+
+def forget_alignments(store: Store, keep: int) -> None:
+    """Remove the alignments of all done jobs but the last ``keep`` of those that another job may use again."""
+    done = (record for record in store.records() if record.state == "done" and not record.damaged)
+    kept = [folder for record in done if store.has_report(record) and (folder := store.job_folder(record)).keeps_alignment]
+    for folder in kept[keep:]:
+        folder.forget_alignment()
 
 
 def choose(records: Sequence[Record], folders: Path, limits: Retention, *, models: bool) -> list[Record]:

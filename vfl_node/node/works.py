@@ -73,7 +73,7 @@ class Works:
         self._stopping = threading.Event()
         self._watcher: threading.Thread | None = None
         self.on_hour: Callable[[], None] = lambda: None
-        self._pruning = HourlyPruning(settings.retention, self.prune)
+        self._pruning = HourlyPruning(settings.retention, self.prune, store)
 
     def attach(self, peers: Peers) -> None:
         """Set the peers with which jobs are run, before any of them may call."""

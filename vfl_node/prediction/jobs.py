@@ -70,7 +70,7 @@ def _job(trained: Job, predict: Predict) -> Job:
     """The only job that predicts in this way by the model of ``trained``; nothing in it is left to its submitter."""
     align = trained.align
     if align.spec.every_row_is_shared:
-        intersect = align.model_copy(update={"at_most": None, "expect": Expected()})
+        intersect = align.model_copy(update={"at_most": None, "expect": Expected(), "reuse": None})
     else:
         intersect = Align(protocol="psi", group=align.group, id_form=align.id_form, padding=align.padding)
     coordinated = trained.train is not None and trained.train.traits.serves_coordinated
@@ -78,7 +78,7 @@ def _job(trained: Job, predict: Predict) -> Job:
         name=f"{trained.name[:55].rstrip('-')}-predict",
         parties=trained.parties if coordinated else trained.parties.model_copy(update={"coordinator": None}),
         tables=trained.tables,
-        align=intersect if predict.rows == "new" else align,
+        align=intersect if predict.rows == "new" else align.model_copy(update={"reuse": None}),
         predict=predict,
     )
 

@@ -31,7 +31,9 @@ def summary(report: Mapping[str, Any]) -> list[str]:
         spec = ALIGNMENTS[alignment["protocol"]]
         names = ("ours", "theirs", "rows", *(() if spec.by_similarity else ("union", "intersection")))
         sizes = ", ".join(f"{name} {_size(alignment[name])}" for name in names)
-        lines += [f"aligned by {spec.name.upper()}: {sizes}", *words_of(spec).figures(alignment)]
+        reused = (report["job"]["spec"].get("align") or {}).get("reuse")
+        done = f"alignment of job {reused} used again" if reused else f"aligned by {spec.name.upper()}"
+        lines += [f"{done}: {sizes}", *words_of(spec).figures(alignment)]
     for title, key in MODELS.items():
         if metrics := report.get(key):
             rows = " ".join(str(metrics[about]) for about in ("rows", "population") if metrics[about] is not None)

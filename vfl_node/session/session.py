@@ -42,12 +42,14 @@ class Attempt:
         job_id: of the run.
         folder: private; large intermediate results lie there until the job no longer needs them.
         pins: digests of what the peers sent in earlier attempts.
+        schedule: the seed by which the job held out rows whose alignment is used again; None: one is tossed.
     """
 
     folder: Path
     number: int = 1
     job_id: str = ""
     pins: Pins = field(default_factory=MemoryPins)
+    schedule: bytes | None = None
 
     def part(self, name: str) -> Attempt:
         """The same for a part of the job whose pins would have the same names as those of another part."""

@@ -34,6 +34,12 @@ class Retention(Frozen):
         "None: for ever",
     )
 
+    alignments_keep: int = Field(
+        default=10,
+        ge=0,
+        description="of how many done jobs the alignment is kept, the last ones, for jobs that use it again (align.reuse)",
+    )
+
     @property
     def models_soon(self) -> Retention | None:
         """Limits beyond which is what will be pruned within :data:`NOTICE_DAYS` with its model; None: none ever is."""

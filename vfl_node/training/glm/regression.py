@@ -36,7 +36,7 @@ from vfl_node.metrics.classes import compute
 from vfl_node.process import failpoints
 from vfl_node.progress import Advanced, EpochTrained, PhaseBegan, ResultDoubted
 from vfl_node.session.session import Session, bytes_moved
-from vfl_node.session.toss import toss
+from vfl_node.session.toss import toss_schedule
 from vfl_node.training.additive.stored import StoredBatches
 from vfl_node.training.checkpoints import Checkpoints
 from vfl_node.training.evaluation import Evaluation, Figures
@@ -135,7 +135,7 @@ class _Regression:
     async def train(self, resume_from: str | None, traffic: Sequence[Traffic]) -> Trained:
         """Train, from the toss to the metrics."""
         session, train = self._session, self._train
-        seed = await toss(session, self._randomness.derive("toss"))
+        seed = await toss_schedule(session)
         self._schedule = schedule = Schedule(seed, len(self._data.alignment), train.seed)
         self._training, self._testing = schedule.split(0, self._evaluate.test_fraction)
         own = prepare(session, self._data, self._training, self._randomness)

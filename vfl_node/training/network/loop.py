@@ -43,7 +43,7 @@ from vfl_node.models import architecture_of
 from vfl_node.process import failpoints
 from vfl_node.progress import Advanced, EpochJudged, EpochTrained, PhaseBegan
 from vfl_node.session.session import Session, bytes_moved
-from vfl_node.session.toss import toss
+from vfl_node.session.toss import toss_schedule
 from vfl_node.training.checkpoints import Checkpoints
 from vfl_node.training.network.config import NetworkConfig
 from vfl_node.training.network.half import NO_ROWS, ForwardPass, Half, Positions, RepeatStart
@@ -97,7 +97,7 @@ async def train(
     """
     section, evaluate = NetworkConfig.section_of(session.job), session.job.evaluate
     randomness, progress = session.randomness, session.progress
-    seed = await toss(session, randomness.derive("toss"))
+    seed = await toss_schedule(session)
     schedule = Schedule(seed, len(data.alignment), section.seed)
     parts_of = await agreed_parts(session, data, schedule)
     parts = parts_of(0)

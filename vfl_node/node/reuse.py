@@ -1,0 +1,42 @@
+"""Which jobs may use the alignment of an earlier one again."""
+
+from __future__ import annotations
+
+from vfl_node.errors import UsageError
+from vfl_node.execution.reuse import REUSE, absence_error
+from vfl_node.job import Job, differing_fields
+from vfl_node.node.store import Store
+
+_AGREED = ("parties", "tables", "align")
+"""Sections of a job that say what is aligned."""
+
+
+def check_reuse(store: Store, job: Job) -> None:
+    """Refuse a job that uses an alignment again which is not kept here, or which is of other parties, tables or terms.
+
+    Raises:
+        StateError: it is not kept here (``E_REUSE_ALIGN``).
+        UsageError: it is another one (``E_REUSE_ALIGN``).
+    """
+    if not (name := job.align.reuse):
+        return
+    record = store.get(name)
+    if record is None or record.state != "done" or not store.job_folder(record).keeps_alignment:
+        raise absence_error(name)
+    earlier = record.job
+    if others := [field for field in differing_fields(_terms(job), _terms(earlier)) if field != "align.reuse"]:
+        raise UsageError(
+            f"job {job.name!r} cannot use the alignment of job {name} again: {', '.join(others)} differ",
+            code=REUSE,
+            hint="say the same parties, tables and align as that job, or leave align.reuse out",
+            for_peer=f"{', '.join(others)} must be as in job {name}",
+        )
+
+
+def _terms(job: Job) -> dict[str, bytes]:
+    """What is aligned, on which terms. The coordinator of a training takes no part in it."""
+    return {
+        name: digest
+        for name, digest in job.field_digests().items()
+        if name.split(".")[0] in _AGREED and name != "parties.coordinator" and not name.startswith("align.expect")
+    }
