@@ -480,8 +480,8 @@ def test_a_model_is_named_once_before_it_is_pruned(tmp_path: Path) -> None:
         record = store.update(store.add(JOB, submitter="clinic"), state="done", finished=finished)
         store.job_folder(record).keep_predictor(StoredPredictor(input="0f" * 32, encoder="e", serving="s"))
         jobs[name] = record.id
-    kept = HourlyPruning(Retention(), store.prune)
-    every_hour = HourlyPruning(Retention(models_days=30), store.prune)
+    kept = HourlyPruning(Retention(), store.prune, store)
+    every_hour = HourlyPruning(Retention(models_days=30), store.prune, store)
     with capture_logs() as logs:
         kept.run()
         assert len(store.records()) == 3

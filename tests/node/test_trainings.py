@@ -77,9 +77,8 @@ class Trainings:
 
     def counted(self, name: str) -> int:
         """How many trainings over its table ``name`` remembers with the other."""
-        entries = [
-            entry for lab in (self.folder / "partners" / name).glob("*") for entry in Partner(lab.parent, lab.name).lane.entries
-        ]
+        others = (ROLES.keys() - {name}) if (self.folder / "partners" / name).exists() else ()
+        entries = [entry for lab in others for entry in Partner(self.folder / "partners" / name, lab).lane.entries]
         lines = [line for entry in entries if entry.kind == "count" for line in entry.body["lines"].get("trainings", ())]
         return sum(line.startswith(OF_A_TABLE) for line in lines)
 

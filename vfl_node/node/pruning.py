@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import structlog
 
@@ -13,10 +13,16 @@ from vfl_node.execution.folder import JobFolder
 from vfl_node.node.record import Record
 from vfl_node.settings.retention import NOTICE_DAYS, Retention
 
-if TYPE_CHECKING:
-    from vfl_node.node.store import Store
-
 log = structlog.get_logger()
+
+
+class StoredJobs(Protocol):
+    """What a node stores of its jobs."""
+
+    folder: Path
+
+    def records(self) -> list[Record]:
+        """Every job, newest first."""
 
 
 class HourlyPruning:
@@ -25,18 +31,18 @@ class HourlyPruning:
     Args:
         limits: of this owner.
         prune: as :meth:`vfl_node.node.works.Works.prune`.
-        store: of its jobs.
+        stored: its jobs.
     """
 
-    def __init__(self, limits: Retention, prune: Callable[..., list[str]], store: Store) -> None:
-        self._limits, self._prune, self._store = limits, prune, store
+    def __init__(self, limits: Retention, prune: Callable[..., list[str]], stored: StoredJobs) -> None:
+        self._limits, self._prune, self._stored = limits, prune, stored
         self._named: set[str] = set()
 
     def run(self) -> None:
         """Prune what is beyond the limits, and name models that soon will be, each once. Raises StateError."""
         if self._limits != Retention():
             self._prune(self._limits, models=False, dry=False)
-        forget_alignments(self._store, self._limits.alignments_keep)
+        forget_alignments(self._stored, self._limits.alignments_keep)
         if not (soon := self._limits.models_soon):
             return
         for job_id in self._prune(soon, models=False, dry=True):
@@ -45,11 +51,11 @@ class HourlyPruning:
                 log.warning("a model kept for predictions will be pruned", job=job_id, within_days=NOTICE_DAYS)
 
 
-def forget_alignments(store: Store, keep: int) -> None:
-    """Remove the alignments of all done jobs but the last ``keep`` of those that another job may use again."""
-    done = (record for record in store.records() if record.state == "done" and not record.damaged)
-    kept = [folder for record in done if store.has_report(record) and (folder := store.job_folder(record)).keeps_alignment]
-    for folder in kept[keep:]:
+def forget_alignments(stored: StoredJobs, keep: int) -> None:
+    """Remove the alignments of all done jobs but the last ``keep`` of those that another may use again. Raises StateError."""
+    done = (stored.folder / "jobs" / record.id for record in stored.records() if record.state == "done" and not record.damaged)
+    folders = [folder for path in done if path.is_dir() and (folder := JobFolder(path)).sealed and folder.keeps_alignment]
+    for folder in folders[keep:]:
         folder.forget_alignment()
 
 

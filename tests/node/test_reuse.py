@@ -1,0 +1,158 @@
+"""The alignment of an earlier job is used again: nothing is aligned, and the same records are held out."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.node.test_trainings import ROLES, TRAIN, Trainings
+from vfl_node.configuration.models import parse
+from vfl_node.errors import PeerError, PeerLost, StateError, UsageError
+from vfl_node.execution.folder import JobFolder
+from vfl_node.job import Job
+from vfl_node.node.pruning import forget_alignments
+from vfl_node.node.reuse import check_reuse
+from vfl_node.node.store import Store
+
+AGAIN = f"align: {{reuse: first}}\n{TRAIN}"
+
+
+class Kept(Trainings):
+    """Jobs whose folders lie beside each other at each party, as in a node."""
+
+    def job_folder(self, job_id: str, name: str) -> JobFolder:
+        return JobFolder(self.folder / name / job_id)
+
+    def end(self, job_id: str) -> None:
+        """As nodes end a job that all have done."""
+        for name in ROLES:
+            self.job_folder(job_id, name).destroy_secrets()
+
+    def rows(self, job_id: str, name: str) -> Any:
+        (other,) = ROLES.keys() - {name}
+        alignment, _, traffic = self.job_folder(job_id, name).load_alignment([other])  # type: ignore[misc]
+        return alignment.rows, traffic.bytes_sent
+
+
+@pytest.fixture
+def kept(trial: Any, ram: Path) -> Kept:
+    trainings = Kept(trial, ram)
+    assert trainings.run("first") == [None, None]
+    trainings.end("first")
+    trainings.sent.clear()
+    return trainings
+
+
+def test_nothing_is_aligned_and_the_same_rows_are_held_out(kept: Kept) -> None:
+    assert kept.run("second", AGAIN) == [None, None]
+    assert "Reused" in kept.sent
+    assert not {"Remembered", "SetSize", "Chunk", "TossShare"} & set(kept.sent)
+    for name in ROLES:
+        assert np.array_equal(kept.rows("second", name)[0], kept.rows("first", name)[0])
+        assert kept.rows("second", name)[1] < 300 < kept.rows("first", name)[1]
+        folders = [kept.job_folder(job_id, name) for job_id in ("first", "second")]
+        assert folders[0].schedule.read_bytes() == folders[1].schedule.read_bytes()
+        assert kept.counted(name) == 2, "a training is counted all the same"
+    assert kept.run("third", TRAIN) == [None, None]  # the control: it holds out others
+    assert kept.job_folder("third", "lab").schedule.read_bytes() != folders[0].schedule.read_bytes()
+    kept.end("second")
+    assert kept.run("fourth", AGAIN.replace("first", "second")) == [None, None]
+    assert np.array_equal(kept.rows("fourth", "lab")[0], kept.rows("first", "lab")[0])
+
+
+def lines_of(kept: Kept, name: str) -> tuple[str, list[str]]:
+    head, *rows = kept.files[name].read_text().splitlines()
+    return head, rows
+
+
+def test_a_table_that_has_grown_is_that_of_then(kept: Kept, tmp_path: Path) -> None:
+    """And one whose records are gone is told to the other party, by name."""
+    head, rows = lines_of(kept, "lab")
+    grown = tmp_path / "grown.csv"
+    grown.write_text("\n".join([head, "new-1," + rows[0].partition(",")[2], *reversed(rows)]) + "\n")
+    kept.files["lab"] = grown
+    assert kept.run("second", AGAIN) == [None, None]
+    assert np.array_equal(kept.rows("second", "lab")[0], kept.rows("first", "lab")[0])
+    grown.write_text("\n".join([head, *rows[2:]]) + "\n")
+    with pytest.raises(StateError, match="2 of the 160 records that took part in job first are not in the table") as caught:
+        kept.run("third", AGAIN)
+    assert (caught.value.code, caught.value.for_peer) == ("E_REUSE_ALIGN", "its records are not those of job first any more")
+
+
+def test_an_alignment_that_is_gone_damaged_or_another_one_is_refused(kept: Kept) -> None:
+    folder = kept.job_folder("first", "lab")
+    schedule = folder.schedule.read_bytes()
+    folder.schedule.unlink()
+    ours, theirs = kept.run("second", AGAIN)
+    for error in (ours, theirs):
+        assert isinstance(error, PeerError)
+        assert "another" in error.message
+    folder.schedule.write_bytes(schedule)
+    whole = (folder.path / "alignment").read_bytes()
+    (folder.path / "alignment").write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    _, damaged = kept.run("third", AGAIN)
+    assert damaged.code == "E_STATE_CORRUPT"
+    folder.forget_alignment()
+    with pytest.raises(StateError, match="the alignment of job first is not kept here") as caught:
+        kept.run("fourth", AGAIN)
+    assert caught.value.code == "E_REUSE_ALIGN"
+
+
+@pytest.mark.parametrize("place", ["Reused", "Embedding"])
+def test_a_later_attempt_goes_on_and_needs_the_earlier_job_no_more(kept: Kept, place: str) -> None:
+    undisturbed = kept.run("other", AGAIN)
+    assert undisturbed == [None, None]
+    assert any(isinstance(each, PeerLost) for each in kept.run("second", AGAIN, dies_before=place))
+    if place == "Embedding":
+        for name in ROLES:
+            kept.job_folder("first", name).forget_alignment()
+    assert kept.run("second", AGAIN, attempt=2) == [None, None]
+    assert np.array_equal(kept.rows("second", "lab")[0], kept.rows("other", "lab")[0])
+
+
+JOB = "name: demo\nparties: {active: clinic, passive: lab}\n"
+
+
+def test_only_a_job_of_the_same_parties_tables_and_terms_may(tmp_path: Path) -> None:
+    def job(text: str) -> Job:
+        return parse(JOB + text, Job, source="job")
+
+    with closing(Store(tmp_path)) as store:
+        for number in range(3):
+            record = store.add(job("align: {protocol: psi}"), submitter="clinic", job_id=f"first-{number}")
+            store.update(record, state="done")
+            folder = store.job_folder(record)
+            for path in (folder.path / "alignment", folder.rows):
+                path.write_bytes(b"")
+            folder.artefacts.mkdir()
+            folder.seal()
+        check_reuse(store, job("align: {protocol: psi, reuse: first-0}\ntrain: {bottom: [4]}"))
+        for text, said in {
+            "align: {protocol: psu, reuse: first-0}": "align.protocol differ",
+            "align: {protocol: psi, padding: 2, reuse: first-0}": "align.padding differ",
+            "align: {protocol: psi, reuse: first-0}\ntables: {lab: panel}": "tables",
+        }.items():
+            with pytest.raises(UsageError, match=said) as caught:
+                check_reuse(store, job(text))
+            assert caught.value.code == "E_REUSE_ALIGN"
+        with pytest.raises(StateError, match="of job nobody is not kept here"):
+            check_reuse(store, job("align: {protocol: psi, reuse: nobody}"))
+        forget_alignments(store, 2)
+        check_reuse(store, job("align: {protocol: psi, reuse: first-1}"))
+        with pytest.raises(StateError, match="of job first-0 is not kept here"):
+            check_reuse(store, job("align: {protocol: psi, reuse: first-0}"))
+    with pytest.raises(UsageError, match="in which a coordinator takes part"):
+        parse(
+            "name: demo\nparties: {active: clinic, passive: lab, coordinator: hub}\nalign: {protocol: linkage, reuse: first, "
+            "keys: {u: {kind: number, low: -9, high: 9, reach: 3}}, noise: {sigma: 0.4}}\n",
+            Job,
+            source="job",
+        )
+
+
+def test_a_job_without_it_is_the_job_of_earlier_versions() -> None:
+    assert "reuse" not in parse(JOB, Job, source="job").canonical()
