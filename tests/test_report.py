@@ -37,8 +37,15 @@ from vfl_node.training.intervals import ConfidenceInterval
 from vfl_node.training.predictor import Predicted, ServiceCount, predictor_of
 from vfl_node.training.section import JointAttack
 from vfl_node.training.split.missing.strategies import FEATURES, LABELS
-from vfl_node.training.split.section import Drop, EarlyStopping, HeldOut, MatchedMetrics, SplitSection, Strategies
-from vfl_node.training.split.trainer import strategies_used
+from vfl_node.training.split.section import (
+    Drop,
+    EarlyStopping,
+    HeldOut,
+    MatchedMetrics,
+    SplitSection,
+    Strategies,
+    strategies_used,
+)
 from vfl_node.training.summary import Population, Summary
 from vfl_node.training.trainer import Audits, Epoch, Trained, unaudited
 from vfl_node.training.words import Code, Figure, Panel, ReportedTraining, Term, TrainingWords, several

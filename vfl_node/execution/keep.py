@@ -119,7 +119,9 @@ def _keep_predictor(run: Run, trained: Trained, servable: Servable) -> None:
     apart = {name: tuple(getattr(trained, name).tolist()) for name in ("held_out", "validated")} if folder.trial.keeps else {}
     digest, classes = table.digest().hex(), table.classes
     folder.keep_predictor(
-        StoredPredictor(input=digest, encoder=trained.encoder, serving=servable.state, classes=classes, **apart)
+        StoredPredictor(
+            input=digest, encoder=trained.encoder, serving=servable.state, classes=classes, trial=trained.chosen, **apart
+        )
     )
 
 

@@ -19,6 +19,7 @@ from vfl_node.execution.inputs import check_named_columns
 from vfl_node.execution.joint import estimate_joint
 from vfl_node.execution.keep import keep, traffic_of
 from vfl_node.execution.run import ALIGNED, KEPT, Run, agree_point
+from vfl_node.execution.sweep import Sweep, trial_name
 from vfl_node.gdp import Exposure
 from vfl_node.job import Job
 from vfl_node.job.alignment import ALIGNMENTS
@@ -51,7 +52,8 @@ async def play(run: Run) -> None:
     if not folder.whole:
         _reserve(run)
     checkpoints = FileCheckpoints(folder.checkpoints)
-    points = [ALIGNED, *checkpoints.names()] if folder.load_alignment(session.others) else []
+    trials = session.job.sweep and Sweep(folder, len(session.job.sweep.settings()))
+    points = [ALIGNED, *(trials.points() if trials else checkpoints.names())] if folder.load_alignment(session.others) else []
     if folder.whole:
         points.append(KEPT)
     point = await agree_point(run, points)
@@ -60,7 +62,7 @@ async def play(run: Run) -> None:
         result = await align_or_load(run, resume=point is not None)
         trained = None
         if trainer:
-            trained = await _train(run, trainer, result, checkpoints, None if point == ALIGNED else point)
+            trained = await _train(run, trainer, result, trials or checkpoints, None if point == ALIGNED else point)
         keep(run, started, traffic_of(session, result), aligned=result, trained=trained)
     await finish(run)
 
@@ -120,7 +122,7 @@ def _expense(run: Run) -> Expense | None:
     return Expense(run.data.name, session.attempt.job_id, opens.mu, opens.unbounded, limit, about)
 
 
-async def _train(run: Run, trainer: Trainer, result: Aligned, checkpoints: FileCheckpoints, resume: str | None) -> Trained:
+async def _train(run: Run, trainer: Trainer, result: Aligned, kept: Sweep | FileCheckpoints, resume: str | None) -> Trained:
     session, job, alignment = run.session, run.session.job, result.alignment
     assert job.train is not None
     if result.doubt:
@@ -137,7 +139,10 @@ async def _train(run: Run, trainer: Trainer, result: Aligned, checkpoints: FileC
     before, joint = _cautions(run, alignment), _estimate_joint(run)
     own = dataclasses.replace(session, randomness=session.randomness.derive("train"))
     data = TrainingData(alignment, run.data.table, number, spent, run.data.name, run.data.whole)
-    trained = await trainer.run(own, data, checkpoints, resume)
+    if isinstance(kept, Sweep):
+        trained = await kept.run(own, data, trainer, resume)
+    else:
+        trained = await trainer.run(own, data, kept, resume)
     trained = dataclasses.replace(trained, audits=dataclasses.replace(trained.audits, joint=joint))
     protection, defended = session.policy.protection, job.train.traits.defended
     idle = (
@@ -252,12 +257,14 @@ def _draws_anew(run: Run, *, synthetic: bool) -> bool:
 
 
 def _training_counts(run: Run) -> list[Counted]:
-    """The entries by which this training is counted: over its table, and over its records."""
+    """The entries by which this training, or each of a sweep, is counted: over its table, and over its records."""
     session = run.session
     limit, identity, job_id = session.policy.limits.budgets.trainings, run.data.whole.identity, session.attempt.job_id
+    trials = len(session.job.sweep.settings()) if session.job.sweep else 1
     return [
-        telling_training(run.data.name, identity, job_id, limit),
-        telling_training_of_set(identity, job_id, limit),
+        count
+        for name in (trial_name(job_id, number) for number in range(trials))
+        for count in (telling_training(run.data.name, identity, name, limit), telling_training_of_set(identity, name, limit))
     ]
 
 

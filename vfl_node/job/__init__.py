@@ -23,6 +23,7 @@ from vfl_node.job.evaluate import DEFAULT_METRICS, EARLY_STOPPING, Evaluate, Met
 from vfl_node.job.names import JobId, Name, Purpose
 from vfl_node.job.parties import Parties
 from vfl_node.job.prediction import Predict, Serve
+from vfl_node.job.sweep import Sweep
 from vfl_node.job.training import ALWAYS, DEFAULT_TRAINER, TRAINERS, Measure, TrainerConfig
 from vfl_node.roles import Task
 
@@ -66,15 +67,17 @@ class Job(Frozen):
     align: Align = Align()
     train: Training | None = None
     evaluate: Evaluate = Evaluate()
+    sweep: Sweep | None = Field(default=None, description="several trainings, of which validation rows choose one")
     serve: Serve | None = None
     predict: Predict | None = None
 
     @model_serializer(mode="wrap")
     def _serialise(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Without a ``purpose`` that is not said, so that jobs from before there was this key are the same."""
+        """Without a ``purpose`` or a ``sweep`` that is not said, so that jobs from before there was the key are the same."""
         fields: dict[str, Any] = written(self)
-        if self.purpose is None:
-            fields.pop("purpose", None)
+        for key in ("purpose", "sweep"):
+            if getattr(self, key) is None:
+                fields.pop(key, None)
         return fields
 
     @model_validator(mode="before")
@@ -143,7 +146,36 @@ class Job(Frozen):
                 raise ValueError(f"evaluate.{key} {why}, and {self._trained_here}")
         if self.evaluate.hold_out:
             self._check_split()
+        if self.sweep:
+            self._check_sweep(self.sweep)
         return self
+
+    def _check_sweep(self, sweep: Sweep) -> None:
+        """Refuse a sweep that this job cannot choose by, and one of whose trials is no training."""
+        if not (self.train and self.train.traits.sweeps):
+            able = " and ".join(name for name, config in TRAINERS.usable() if config.traits.sweeps)
+            raise ValueError(f"sweep is for train.algorithm: {able}: leave it out")
+        if not self.evaluate.validation_fraction:
+            raise ValueError("sweep chooses by validation rows: set evaluate.validation_fraction, such as to 0.1")
+        if self.evaluate.repeats > 1:
+            raise ValueError("sweep trains each trial once: leave evaluate.repeats out")
+        if sweep.choose == "auc" and "auc" not in self.evaluate.metrics:
+            raise ValueError("sweep.choose: auc needs auc in evaluate.metrics")
+        if unknown := sorted(set(sweep.over) - set(type(self.train).model_fields)):
+            raise ValueError(f"sweep.over: {unknown[0]} is no key of train")
+        for number, setting in enumerate(sweep.settings()):
+            try:
+                self.trial(number)
+            except ValueError as error:
+                first = str(error).splitlines()[-1].strip() if not isinstance(error, UsageError) else str(error)
+                raise ValueError(f"sweep: trial {number + 1} ({json.dumps(setting)}) is no training: {first}") from None
+
+    def trial(self, number: int) -> Job:
+        """The job of one trial of the sweep, from 0: with its settings in ``train``."""
+        assert self.sweep
+        assert self.train
+        train = {**self.train.model_dump(), **self.sweep.settings()[number]}
+        return Job.model_validate({**self.model_dump(exclude={"sweep"}), "train": train})
 
     def _check_split(self) -> None:
         """Refuse ``evaluate.hold_out`` where it would tell too much, or there is no order of all rows."""

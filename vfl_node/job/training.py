@@ -95,6 +95,7 @@ class Traits:
         unmetered: why no attack measures what it sends (``meters`` of the report); empty: attacks measure it.
         opens_rows: whether it sends anything in the clear that depends on a single row.
         opens: what a party sends to the others as it is: its labels, its columns.
+        sweeps: whether several settings can be tried in one job (``sweep``).
         serves_unshared: whether its models also predict known records over an alignment in which some party may lack a row.
         serves_coordinated: whether the coordinator of the training also takes part in predictions by its models.
     """
@@ -112,6 +113,7 @@ class Traits:
     unmetered: str = "no attack on what this training sends is known here"
     opens_rows: bool = True
     opens: frozenset[Secret] = frozenset()
+    sweeps: bool = False
     serves_unshared: bool = True
     serves_coordinated: bool = False
 

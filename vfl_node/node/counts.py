@@ -15,7 +15,7 @@ All of it stands in the partner's lane (:mod:`vfl_node.trust.lanes`), as lines o
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
@@ -35,6 +35,8 @@ from vfl_node.trust.extensions import EXTEND
 from vfl_node.trust.lanes import FILE, Lane, LaneEntry, Signing
 
 _SPENT, _FORGOTTEN = "spent", "forgotten"
+
+NOTHING: Mapping[str, Sequence[str]] = {}
 
 
 class PartnerCounts:
@@ -120,12 +122,12 @@ class PartnerCounts:
     def count(self, *what: Counted) -> int:
         """As :meth:`vfl_node.session.memory.Memory.count`."""
         with self._alone():
-            found = [self._find_lineage(each) for each in what]
-            numbers, new = [self._number(each) for each in found], dict[str, list[str]]()
-            for each, number in zip(found, numbers, strict=True):
+            numbers, new = list[int](), dict[str, list[str]]()
+            for each in map(self._find_lineage, what):
+                numbers.append(self._number(each, new))
                 aside = set(self._set_aside(each.kind))
                 counted = each.is_known([line for line in self._counting(each.kind) if line not in aside])
-                if number and not counted:
+                if numbers[-1] and not counted:
                     new.setdefault(each.kind, []).append(each.line)
             if new:
                 self._add("count", new)
@@ -157,7 +159,7 @@ class PartnerCounts:
         with self._alone():
             new: dict[str, list[str]] = {}
             for what in map(self._find_lineage, counts):
-                self._number(what)
+                self._number(what, new)
                 if not what.is_known(self._counting(what.kind)):
                     new.setdefault(what.kind, []).append(what.line)
             for expense in map(self._extend_expense, expenses):
@@ -230,11 +232,13 @@ class PartnerCounts:
         own, *others = self._lineages.names(what.table)
         return replace(what, table=own, also=tuple(others), limit=self.extended("epsilon", what.limit))
 
-    def _number(self, what: Counted) -> int:
+    def _number(self, what: Counted, new: Mapping[str, Sequence[str]] = NOTHING) -> int:
+        """Which one it is, where ``new`` are lines of each kind that count with it. Raises as :meth:`count`."""
         self._refresh()
         budget = next(budget for budget, kind in BUDGETS.items() if kind == what.kind)
         what = replace(what, limit=self.extended(budget, what.limit))
-        return what.number(dict(self._since.get(what.kind, {})), self.peer, self._now, self._gone(what.kind))
+        lines = dict(self._since.get(what.kind, {})) | dict.fromkeys(new.get(what.kind, ()), self._now)
+        return what.number(lines, self.peer, self._now, set(self._gone(what.kind)).difference(new.get(what.kind, ())))
 
     @property
     def _now(self) -> str:

@@ -36,6 +36,7 @@ from vfl_node.report.sections import (
     Predictions,
     TrainingFigures,
     TrainingRows,
+    TrialFigures,
     figures_of,
 )
 from vfl_node.report.verdict import Verdict, verdict_of
@@ -291,6 +292,9 @@ def _training(job: Job, trained: Trained, protection: Protection, classes: tuple
         max_label_auc=protection.max_label_auc,
         columns=tuple(ColumnFigures(**asdict(column)) for column in trained.columns),
         warnings=trained.warnings,
+        trials=tuple(
+            TrialFigures(setting=dict(trial.setting), chosen=trial.chosen, **asdict(trial.tried)) for trial in trained.trials
+        ),
         **{name: trained.section},
     )
 

@@ -130,6 +130,17 @@ class TrainingRows(Section):
     test: Count = Field(description="measured on at the end; those trained on where none are held out")
 
 
+class TrialFigures(Section):
+    """One trial of a sweep."""
+
+    setting: dict[str, JsonValue] = Field(description="key of train → what this trial said")
+    epochs: Count = Field(description="that were trained")
+    best: Count = Field(description="the epoch whose weights counted, from 1")
+    loss: float | None = Field(default=None, description="of the validation rows; null at a party that does not know it")
+    auc: float | None = Field(default=None, description="likewise")
+    chosen: bool
+
+
 class CommonFigures(Section):
     """How training went, whatever was trained; what one trainer alone has stands under its name."""
 
@@ -167,6 +178,9 @@ class CommonFigures(Section):
         default=(), description="this party's own columns, in the order of its table; empty at a coordinator"
     )
     warnings: tuple[str, ...] = Field(default=(), description="whole sentences for this party's owner")
+    trials: tuple[TrialFigures, ...] = Field(
+        default=(), description="of a sweep, in their order; all else is of the chosen one, and of all in label_audit"
+    )
 
     @property
     def section(self) -> TrainerSection:

@@ -40,6 +40,10 @@ def summary(report: Mapping[str, Any]) -> list[str]:
             on = f" on {rows} rows" if metrics["rows"] is not None else ""
             lines.append(f"{title}: {', '.join(_metrics_text(metrics)) or 'no metric'}{on}")
     training = report.get("training") or {}
+    if trials := training.get("trials"):
+        number, chosen = next((number, trial) for number, trial in enumerate(trials, 1) if trial["chosen"])
+        said = ", ".join(f"{key} {value}" for key, value in chosen["setting"].items())
+        lines.append(f"trial {number} of {len(trials)} was chosen by validation rows: {said}. Held-out rows were measured once")
     if privacy := (training.get(training.get("algorithm")) or {}).get("privacy"):
         lines.append(privacy["text"])
     return [*lines, *_verdict_lines(report.get("verdict"))]

@@ -140,6 +140,7 @@ class Trained:
         results: how good the model is; None at a party that the job does not tell.
         held_out: int64[t], shared positions held out in the first repeat, ascending.
         validated: int64[v], shared positions set apart for validation in it, ascending.
+        trials: of a sweep, in their order.
     """
 
     epochs: tuple[Epoch, ...]
@@ -157,6 +158,43 @@ class Trained:
     results: Summary | None = None
     held_out: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     validated: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    trials: tuple[Trial, ...] = ()
+
+    @property
+    def chosen(self) -> int | None:
+        """The trial whose model this is, from 0; None without a sweep."""
+        return next((number for number, trial in enumerate(self.trials) if trial.chosen), None)
+
+
+@dataclass(frozen=True)
+class Tried:
+    """What one trial of a sweep has come to.
+
+    Attributes:
+        epochs: that were trained.
+        best: the one whose validation loss was smallest, from 1.
+        loss, auc: of the validation rows after it; None at a party that does not know them.
+    """
+
+    epochs: int
+    best: int
+    loss: float | None = None
+    auc: float | None = None
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One trial of a sweep, for the report.
+
+    Attributes:
+        setting: what it says of the keys of ``sweep.over``.
+        tried: what it has come to.
+        chosen: whether its model is that of the job.
+    """
+
+    setting: Mapping[str, Any]
+    tried: Tried
+    chosen: bool = False
 
 
 class Coordination(Protocol):
@@ -199,6 +237,13 @@ class Trainer(ABC):
 
         Leaks: what the result's ``disclosures`` say.
         """
+
+    async def try_out(self, session: Session, data: TrainingData, checkpoints: Checkpoints, resume: str | None) -> Tried:
+        """A trial of a sweep: as :meth:`run`, up to where the held-out rows would be measured, which they are not.
+
+        :meth:`run`, begun with the last checkpoint, does the rest.
+        """
+        raise NotImplementedError(f"{type(self).__name__} tries no settings")
 
     def coordination(self, session: Session) -> Coordination:
         """The coordinator's part, where :attr:`~vfl_node.job.training.TrainerConfig.coordinated` says that there is one."""

@@ -81,6 +81,8 @@ async def train(
     resume_from: str | None,
     traffic: Sequence[Traffic],
     halves: Halves,
+    *,
+    measures: bool = True,
 ) -> Journal:
     """Run the loop at this party; all data parties run it in step.
 
@@ -91,6 +93,7 @@ async def train(
         resume_from: name of a checkpoint that all data parties hold, or None to begin.
         traffic: one counter for each peer; the bytes of each epoch are read from them.
         halves: the network to train.
+        measures: whether held-out rows are measured at the end; else the journal is that of the last epoch.
 
     Raises:
         VflError: this party's or a peer's error.
@@ -142,6 +145,10 @@ async def train(
                 if is_due(journal.epoch, last, trained):
                     _complete(session, half, journal)
                     journal.save(checkpoints, half, schedule.fingerprint)
+            if not measures:
+                for attachment in half.attachments:
+                    attachment.break_off()
+                return journal
             first = repeat * (all_epochs + tested)  # later batches keep their numbers if training stops early
             if left_out := first + all_epochs - journal.exchanges:
                 progress.emit(Advanced(left_out))

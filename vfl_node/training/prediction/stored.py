@@ -14,6 +14,7 @@ from pydantic import StringConstraints, TypeAdapter, ValidationError
 from vfl_node.configuration import versions
 from vfl_node.configuration.models import Frozen
 from vfl_node.errors import PolicyError, StateError
+from vfl_node.job import Job
 from vfl_node.process.files import add_head, read_checked, write_checked
 from vfl_node.settings.refusals import tell_why
 from vfl_node.training.prediction.names import find_known, join, missing
@@ -43,6 +44,7 @@ class StoredPredictor(Frozen):
         classes: their names, as :attr:`vfl_node.data.tables.Table.classes`; empty at a party without labels.
         held_out: shared positions that were held out; None but in a trial.
         validated: shared positions set apart for validation; likewise.
+        trial: of the job's sweep, from 0, whose model this is; None: the job has none.
     """
 
     input: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
@@ -51,6 +53,11 @@ class StoredPredictor(Frozen):
     classes: tuple[str, ...] = ()
     held_out: tuple[int, ...] | None = None
     validated: tuple[int, ...] | None = None
+    trial: int | None = None
+
+    def trained_by(self, job: Job) -> Job:
+        """The job that trained the model: of a sweep, that of the chosen trial."""
+        return job if self.trial is None else job.trial(self.trial)
 
     def to_json(self) -> str:
         """As JSON, with the version of its form."""

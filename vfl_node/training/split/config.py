@@ -53,6 +53,7 @@ class Train(NetworkConfig):
         measures=frozenset({"validation_fraction", "hold_out", "matched", "contributions"}),
         defended=frozenset({"embeddings", "gradients"}),
         recorded=True,
+        sweeps=True,
         unmetered="",
     )
 

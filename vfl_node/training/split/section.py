@@ -10,6 +10,7 @@ from pydantic import Field, JsonValue
 from typing_extensions import override
 
 from vfl_node.configuration.renamed import LASTING_NAMES
+from vfl_node.job.parties import Parties
 from vfl_node.job.unaligned import Unaligned
 from vfl_node.privacy.defences.idle import effective, outgoing_direction
 from vfl_node.settings.defences import read_params
@@ -54,6 +55,15 @@ class Strategies(Section):
         if needed:
             needed.append(Term("Calibration", ((Code(self.calibration), f": {CALIBRATIONS[self.calibration]}"),)))
         return tuple(needed)
+
+
+def strategies_used(missing: Missing, lacks: Mapping[str, int | None], parties: Parties) -> Strategies:
+    """Which strategies an alignment needed; of rows that it hides there may be some. ``lacks`` as :func:`count_lacking`."""
+    return Strategies(
+        labels=None if lacks[parties.active] == 0 else missing.labels,
+        features=None if all(rows == 0 for rows in lacks.values()) else missing.features,
+        calibration=missing.calibration,
+    )
 
 
 class HeldOut(Section):

@@ -12,7 +12,6 @@ What each party learns: disclosures.py, and docs/explanations/training/split.md.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import asdict
 from functools import partial
 from itertools import chain
@@ -24,7 +23,6 @@ from vfl_node.configuration.renamed import LASTING_NAMES
 from vfl_node.data.encoded import encoded_columns
 from vfl_node.data.features import Encoder
 from vfl_node.errors import UsageError
-from vfl_node.job import Parties
 from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.ledger import Disclosure
 from vfl_node.models import cut_width
@@ -46,7 +44,6 @@ from vfl_node.training.split.active import ActiveHalf
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.disclosures import RowCounts, TrainingExchange, active_learns, exchanged_epochs, passive_learns
 from vfl_node.training.split.half import has_two_classes
-from vfl_node.training.split.missing.section import Missing
 from vfl_node.training.split.passive import PassiveHalf
 from vfl_node.training.split.prediction.model import VERSION
 from vfl_node.training.split.randomised import answer_of, check_randomised
@@ -55,11 +52,11 @@ from vfl_node.training.split.section import (
     LabelPrivacy,
     MatchedMetrics,
     SplitSection,
-    Strategies,
     UnalignedRows,
     contributions_of,
+    strategies_used,
 )
-from vfl_node.training.trainer import Audits, Servable, Trained, Trainer, TrainingData, unaudited
+from vfl_node.training.trainer import Audits, Servable, Trained, Trainer, TrainingData, Tried, unaudited
 
 MOST_NAMED = 12
 """Columns that a warning names."""
@@ -97,9 +94,20 @@ class SplitTrainer(Trainer):
             planned = session.job.evaluate.repeats * Train.section_of(session.job).epochs
             _label_privacy(session, data, planned)
         async with session.phase("train") as traffic:
-            halves = Halves(ActiveHalf, PassiveHalf, partial(_check_batch, train=Train.section_of(session.job)))
-            journal = await train(session, data, checkpoints, resume, traffic, halves)
+            journal = await train(session, data, checkpoints, resume, traffic, _halves(session))
             return await (_active if session.role == "active" else _passive)(session, data, journal)
+
+    async def try_out(self, session: Session, data: TrainingData, checkpoints: Checkpoints, resume: str | None) -> Tried:
+        """As the base. Raises, and leaks: as :meth:`run`, but for embeddings of held-out rows, which are not sent."""
+        async with session.phase("train") as traffic:
+            journal = await train(session, data, checkpoints, resume, traffic, _halves(session), measures=False)
+        assert journal.stopping
+        best = journal.epochs[journal.stopping.best - 1]
+        return Tried(journal.stopping.epoch, journal.stopping.best, best.validation_loss, best.validation_auc)
+
+
+def _halves(session: Session) -> Halves:
+    return Halves(ActiveHalf, PassiveHalf, partial(_check_batch, train=Train.section_of(session.job)))
 
 
 def _check_batch(rows: int, train: Train, *, setting: str = "train.batch_size") -> None:
@@ -295,15 +303,6 @@ def _unprotected_warning(session: Session, data: TrainingData) -> tuple[str, ...
 def count_lacking(session: Session, alignment: Alignment) -> dict[str, int | None]:
     """Data party → how many of the shared rows it does not own; None where that is hidden from this one."""
     return {session.name: alignment.missing, **{name: facts.missing for name, facts in alignment.peers.items()}}
-
-
-def strategies_used(missing: Missing, lacks: Mapping[str, int | None], parties: Parties) -> Strategies:
-    """Which strategies an alignment needed; of rows that it hides there may be some. ``lacks`` as :func:`count_lacking`."""
-    return Strategies(
-        labels=None if lacks[parties.active] == 0 else missing.labels,
-        features=None if all(rows == 0 for rows in lacks.values()) else missing.features,
-        calibration=missing.calibration,
-    )
 
 
 def _disclosures(session: Session, data: TrainingData, journal: Journal, epochs: int) -> dict[str, tuple[Disclosure, ...]]:

@@ -82,6 +82,14 @@ class EpochEnd(_message.Message):
     last: bool
     def __init__(self, epoch: _Optional[int] = ..., improved: bool = ..., last: bool = ...) -> None: ...
 
+class TrialEnd(_message.Message):
+    __slots__ = ("trial", "best")
+    TRIAL_FIELD_NUMBER: _ClassVar[int]
+    BEST_FIELD_NUMBER: _ClassVar[int]
+    trial: int
+    best: bool
+    def __init__(self, trial: _Optional[int] = ..., best: bool = ...) -> None: ...
+
 class Shared(_message.Message):
     __slots__ = ("json",)
     JSON_FIELD_NUMBER: _ClassVar[int]
