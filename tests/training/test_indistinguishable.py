@@ -72,7 +72,7 @@ def test_synthetic_rows_of_an_embedding_have_as_many_zeros_as_real_ones(
 ) -> None:
     """A ReLU leaves zeros in every row; their share, and the norm, is that of real rows within five standard errors."""
     both = run(train=training("majority", features, **options))
-    parties = synthetic(3000, (0.9, 0.6))
+    parties = synthetic(2000, (0.9, 0.6))
     both(parties)
     schedule = both.schedule(parties)
     rows, _ = schedule.split(0, both.evaluate.test_fraction)

@@ -169,6 +169,7 @@ def test_without_validation_the_messages_are_those_of_a_training_that_knows_none
     assert "validation" not in shared.json
 
 
+@pytest.mark.usefixtures("audits")
 def test_killed_at_any_checkpoint_it_ends_with_the_same_bytes(
     synthetic: Callable[..., Any], run: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
