@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -84,16 +85,10 @@ def cnn(run: Any, **changes: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("active_features", "active", "passive"),
-    every(
-        2,
-        list(product([True, False], [True, False], [True, False]))[:3]
-        + list(product([False], [True, False], [True, False]))[:3],
-    ),
+    ("active_features", "images"), every(2, list(product([True, False], [(True, True), (False, True), (True, False)])))
 )
-def test_split_training_is_joint_training(
-    synthetic: Make, run: Any, active: bool, passive: bool, active_features: bool
-) -> None:
+def test_split_training_is_joint_training(synthetic: Make, run: Any, active_features: bool, images: tuple[bool, bool]) -> None:
+    active, passive = images
     parties = with_images(synthetic(200, (1.0, 1.0), active_features=active_features), active=active, passive=passive)
     both = cnn(run)
     result, other = both(parties)
