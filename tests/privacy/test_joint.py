@@ -10,6 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from experiments.florist.experiment import ACTIVE, PASSIVE, Training, Trial
+from tests.privacy.trees import few_trees as few_trees
 from tests.thorough import examples
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.metrics.classes import NotNumbers, auc
