@@ -13,6 +13,6 @@ from vfl_node.privacy.attacks import joint
 
 @pytest.fixture(autouse=True, scope="module")
 def few_trees() -> Iterator[None]:
-    """Of a few hundred rows 20 trees tell what 50 do, and at chance they fit less to them."""
+    """20 trees tell of a few hundred rows what 50 do, and at chance they are fitted less to them."""
     with mock.patch.dict(joint.TREES, max_iter=examples(50, fewer=20)):
         yield

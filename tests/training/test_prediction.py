@@ -303,7 +303,7 @@ def test_rows_of_one_batch_are_asked_for_with_the_same_bytes(world: Make, predic
     seen: dict[int, set[Any]] = {0: set(), 1: set()}
     answers = []
     for number, transcripts in seen.items():
-        for row in every(2, asked_by(batches, number, view)):
+        for row in every(2, asked_by(batches, number, view).tolist()):
             if row != NOT_MINE:
                 answers += made.ask(predict, made.known(table, [row]))
                 transcripts.add(tuple(made.heard))

@@ -170,7 +170,7 @@ def test_each_sum_has_the_noise_that_is_said(numbers: bool, request: pytest.Fixt
     off |= {f"label {k}": [(of.counts[k] - exact.counts[k]) / noise.counts for of in found] for k in range(len(exact.counts))}
     if not numbers:
         off["order"] = [(of.order - exact.order) / noise.order(of.reach) for of in found]
-        assert len({of.reach for of in found}) > 3
+        assert len({of.reach for of in found}) > 2
     for name, each in off.items():
         assert np.square(each).mean() == pytest.approx(1, abs=4 * (2 / RUNS) ** 0.5), name
         assert np.mean(each) == pytest.approx(0, abs=4 / RUNS**0.5), name
