@@ -233,7 +233,7 @@ def test_without_settling_the_evaluation_pass_is_not_protected(flagged: Any, run
 def test_uploads_that_are_normalised_over_their_batch_are_protected(flagged: Any, run: Any) -> None:
     """The bottom that Minimax moves computes as the one that sends, which in training reads no running averages."""
     parties, s = flagged
-    train = run().train.model_copy(update={**SLOW, "batch_size": 120, "batch_norm": True})
+    train = run().train.model_copy(update={**SLOW, "batch_size": 120, "batch_norm": True, "epochs": 2})
     defence = under({"name": "fbs", "columns": ["s"], "decoder": [64], "warm_up": 200})
     for protections, least, most in ((under(), 0.95, 1.0), (defence, 0.4, 0.8)):
         both = run(train=train, protections=protections)
