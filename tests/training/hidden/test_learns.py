@@ -122,8 +122,10 @@ def test_a_batch_has_as_many_shared_records_as_the_job_says(world: Any, attempt:
     assert off(results, whole.reference(over)) < 1e-4
 
 
-@pytest.mark.parametrize("parties", [2, 3])
-@pytest.mark.parametrize("train", [{}, {"loss": "taylor"}, {"layers": (4,)}, {"reveal": "none", "metrics_by": "none"}])
+DECLARED: list[dict[str, Any]] = [{}, {"loss": "taylor"}, {"layers": (4,)}, {"reveal": "none", "metrics_by": "none"}]
+
+
+@pytest.mark.parametrize(("train", "parties"), every(3, list(product(DECLARED, [2, 3]))))
 def test_what_is_sent_is_what_operations_declare(world: Any, attempt: Any, train: dict[str, Any], parties: int) -> None:
     over, of = world(parties), attempt(train)
     results = of(over)
