@@ -79,7 +79,7 @@ def test_killed_before_any_of_its_messages(world: Any, attempt: Any, parties: in
     whole = uncut(over)
     sent = {(a, b): set(shares(uncut, a, b)) for a in over.data for b in over.data if a != b}
     resumed_from = set()
-    for at in every(9, range(sum(entry.sender == victim for entry in uncut.transcript))):
+    for at in every(5, range(sum(entry.sender == victim for entry in uncut.transcript))):
         first = attempt(train, tamper=kills(victim, at))
         assert any(isinstance(result, KilledError) for result in first.raw(over))
         second = first.again(over)
