@@ -105,7 +105,7 @@ def test_all_answers_to_a_record_tell_its_score_to_a_step(world: Any, attempt: A
 @pytest.mark.parametrize("parties", [pytest.param(2, marks=pytest.mark.slow), 3])
 def test_the_score_is_anywhere_in_that_step(world: Any, attempt: Any, parties: int) -> None:
     """Of each other party's offset it is as likely everywhere: what two of them add up to has a triangle's density."""
-    asked = trained(world, attempt, parties, people=examples(400, fewer=150))
+    asked = trained(world, attempt, parties, people=examples(400, fewer=200))
     off, width = attacked(asked, 12)
     assert len(off) > 50
     assert np.abs(off).max() < (parties - 1) / 2 + width.max()
