@@ -144,7 +144,9 @@ def convolutions(channels: int, sizes: Sequence[int], options: LayerOptions) -> 
 def lookup_tables(cardinalities: Sequence[int], width: int) -> nn.ModuleList:
     """An embedding table of ``width`` numbers a code for each categorical column; sparse from :data:`SPARSE_FROM` codes on."""
     return nn.ModuleList(
-        nn.Embedding.from_pretrained(torch.empty(codes, width), freeze=False, sparse=codes >= SPARSE_FROM)
+        nn.Embedding.from_pretrained(  # type: ignore[no-untyped-call]
+            torch.empty(codes, width), freeze=False, sparse=codes >= SPARSE_FROM
+        )
         for codes in cardinalities
     )  # made on meta as `linear`, the first one would load torch's compiler: more than a second
 
