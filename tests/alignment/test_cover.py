@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.thorough import examples
 from vfl_node.alignment.alignment import NOT_MINE, Alignment
 from vfl_node.alignment.lists.cover import add_cover, shared_dummies
 from vfl_node.alignment.sizes import pads, public_bucket
@@ -96,7 +97,7 @@ def test_nothing_is_announced_as_nothing():
 
 @pytest.mark.parametrize("protocol", ["psu", "psi", "apsi"])
 @given(ids_a=IDS, ids_p=IDS, padding=st.integers(1, 4))
-@settings(max_examples=20, deadline=None, derandomize=True)
+@settings(max_examples=examples(20, fewer=10), deadline=None, derandomize=True)
 def test_padded_sets_give_the_right_rows(run_alignment, protocol, ids_a, ids_p, padding):
     run = run_alignment(protocol, ids_a, ids_p, padding=padding)
     a, p = run.active, run.passive
@@ -176,7 +177,7 @@ def test_a_padded_party_knows_its_own_size(run_alignment):
 
 @pytest.mark.parametrize("padding", [0, 2])
 @given(ids_a=IDS, ids_p=IDS, dummies=st.integers(1, 5), seed=st.integers(0, 50))
-@settings(max_examples=20, deadline=None, derandomize=True)
+@settings(max_examples=examples(20, fewer=10), deadline=None, derandomize=True)
 def test_dummies_give_the_right_rows_and_rows_that_nobody_owns(run_alignment, padding, ids_a, ids_p, dummies, seed):
     memories = some_memories(seed)
     run = run_alignment("psu", ids_a, ids_p, dummies=dummies, padding=padding, memories=memories)

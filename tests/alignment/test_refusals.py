@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from benchmarks.sessions import limits_from
+from tests.thorough import every
 from vfl_node.alignment.alignment import Alignment
 from vfl_node.alignment.costs import memory_bytes
 from vfl_node.alignment.sizes import announced_count
@@ -60,6 +61,12 @@ ANSWER = {  # which list is computed from which one
 EVERY_STEP = pytest.mark.parametrize(("protocol", "step"), RECEIVER)
 
 
+def each_step_with(*values):
+    """Each step with each (value, reason); in `make test` with one or two of them, which come in turn."""
+    pairs = [(*step, *value) for step in RECEIVER for value in values]
+    return pytest.mark.parametrize(("protocol", "step", "value", "reason"), every(len(values) - 1, pairs))
+
+
 def with_first(value, order):
     def change(rows):
         changed = rows.copy()
@@ -85,16 +92,12 @@ def assert_refused(run, protocol, step, code):
     assert ANSWER.get((protocol, step)) not in run.lists
 
 
-@EVERY_STEP
-@pytest.mark.parametrize(
-    ("value", "reason"),
-    [
-        (0, "is 0, 1 or p-1"),
-        (1, "is 0, 1 or p-1"),
-        (2**80 - 5837 - 1, "is 0, 1 or p-1"),
-        (2**80 - 5837, "is not below p"),
-        (2**80 - 5837 - 4, "is not a square"),  # -4, and -1 is no square
-    ],
+@each_step_with(
+    (0, "is 0, 1 or p-1"),
+    (1, "is 0, 1 or p-1"),
+    (2**80 - 5837 - 1, "is 0, 1 or p-1"),
+    (2**80 - 5837, "is not below p"),
+    (2**80 - 5837 - 4, "is not a square"),  # -4, and -1 is no square
 )
 def test_invalid_elements_of_a_safe_prime_group(run_alignment, protocol, step, value, reason):
     run = run_alignment(protocol, IDS_A, IDS_P, change={step: with_first(value, "big")})
@@ -102,17 +105,13 @@ def test_invalid_elements_of_a_safe_prime_group(run_alignment, protocol, step, v
     assert reason in sides(run, protocol, step)[0].message
 
 
-@EVERY_STEP
-@pytest.mark.parametrize(
-    ("value", "reason"),
-    [
-        (0, "has small order"),
-        (1, "has small order"),
-        (2, "is not on the curve"),
-        (2**255 - 20, "is not on the curve"),  # p-1 has order 4 on the twist
-        (2**255 - 19 + 9, "is not canonical"),
-        (9 + 2**255, "is not canonical"),
-    ],
+@each_step_with(
+    (0, "has small order"),
+    (1, "has small order"),
+    (2, "is not on the curve"),
+    (2**255 - 20, "is not on the curve"),  # p-1 has order 4 on the twist
+    (2**255 - 19 + 9, "is not canonical"),
+    (9 + 2**255, "is not canonical"),
 )
 def test_invalid_elements_of_curve25519(run_alignment, groups, protocol, step, value, reason):
     run = run_alignment(protocol, IDS_A, IDS_P, group=groups["curve25519"], change={step: with_first(value, "little")})

@@ -360,11 +360,11 @@ def test_the_clean_run_is_whole(protocol):
 def test_cut_off_anywhere(protocol, role):
     """Before every message a party sends or takes, and at every step of storing every chunk.
 
-    In `make test` before each fifth of them; a chunk is stored in four steps, so that each comes in turn.
+    In `make test` before each ninth of them; a chunk is stored in four steps, so that each comes in turn.
     """
     _, _, once, lives = clean(protocol)
     saved = 0
-    for event in every(5, range(len(lives[role].events))):
+    for event in every(9, range(len(lives[role].events))):
         with tempfile.TemporaryDirectory(dir=RAM) as folder:
             world = World(folder, protocol)
             results = world.attempt({role: event}, seed=event, lossy=event % 2 == 1)
@@ -394,7 +394,7 @@ def test_without_its_lists_a_party_computes_them_again(tmp_path):
 DEATHS = st.lists(st.dictionaries(st.sampled_from(ROLES), st.integers(0, 250), min_size=1), min_size=1, max_size=4)
 
 
-@settings(max_examples=examples(150, fewer=40), deadline=None)
+@settings(max_examples=examples(150, fewer=25), deadline=None)
 @given(
     protocol=st.sampled_from(list(ALL)),
     deaths=DEATHS,
@@ -416,7 +416,7 @@ def test_cut_off_again_and_again(protocol, deaths, seed, together, lossy):
             assert once[role] <= world.operations[role] <= once[role] + IN_FLIGHT * len(deaths)
 
 
-@settings(max_examples=examples(100, fewer=30), deadline=None)
+@settings(max_examples=examples(100, fewer=20), deadline=None)
 @given(protocol=st.sampled_from(list(ALL)), deaths=DEATHS, seed=st.integers(0, 1 << 32), together=st.booleans())
 def test_loss_of_power(protocol, deaths, seed, together):
     """What was not synced is lost: more is computed again, and nothing differs."""
@@ -443,7 +443,7 @@ def test_a_later_job_is_cut_off_anywhere(drawn, role, tmp_path):
     memories, shared = drawn
     later = World(tmp_path / "later", "apsi", "later", memories)
     later.attempt()
-    for event in every(3, range(len(later.lives[role].events))):
+    for event in every(6, range(len(later.lives[role].events))):
         world = World(tmp_path / str(event), "apsi", "later", memories)
         assert world.attempt({role: event}, seed=event)[role] is Killed
         results = world.attempt(seed=event)

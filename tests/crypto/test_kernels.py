@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.thorough import every
 from vfl_node.crypto.groups.curve25519 import SMALL_ORDER, L
 from vfl_node.crypto.kernels import Kernel, find_kernel
 from vfl_node.crypto.kernels.choice import _available
@@ -115,7 +116,7 @@ def test_ladders_of_special_points_and_scalars_are_those_of_two_libraries(kernel
         L,
         8 * L,
         P,
-        *(clamped + (8 << bit) for bit in range(0, 251, 25)),
+        *(clamped + (8 << bit) for bit in every(4, range(0, 251, 25))),
     ]
     for scalar in scalars:
         key = scalar.to_bytes(32, "little")

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.privacy.trees import few_trees as few_trees
 from vfl_node.configuration.models import parse
 from vfl_node.execution.extras import Extras
 from vfl_node.execution.private import private_settings, trial_settings

@@ -209,7 +209,7 @@ def _tensor(message: training_pb2.Gradient) -> Tensor:
 
 def test_trials_of_a_seed_are_paired() -> None:
     """Without anything to hide, equal bits; what differs between defences of a seed is the defence."""
-    first, second = (small.__wrapped__("one layer", "none") for _ in range(2))
+    first, second = small("one layer", "none"), small.__wrapped__("one layer", "none")
     assert first.auc == second.auc
     assert first.labels == second.labels
     assert all((a == b).all() for a, b in zip(first.steps, small("one layer", "marvell").steps, strict=True))

@@ -10,6 +10,7 @@ import pytest
 
 from experiments.meters.attacker import Floats, Taken, blind, figure, informed, score_together
 from experiments.meters.run import NAME, WITHIN, meters, page, works
+from tests.thorough import examples
 
 DOCS = Path(__file__).parents[2] / "docs" / "experiments"
 ROWS, EPOCHS, WIDTH = 600, 4, 5
@@ -50,7 +51,7 @@ def test_the_attacker_reads_what_is_told_and_nothing_else(classes: int) -> None:
     rng = np.random.default_rng(1)
     labels = rng.normal(size=ROWS) if classes == 0 else rng.integers(classes, size=ROWS).astype(float)
     columns, other = rng.normal(size=(ROWS, 3)), rng.permutation(labels)
-    trainings = [taken(labels, classes, seed) for seed in range(4)]
+    trainings = [taken(labels, classes, seed) for seed in range(examples(4, fewer=3))]
     scores = [blind(of, columns, classes) for of in trainings]
     rows = [of.rows for of in trainings]
     read = max(figure(labels, score, classes) for score in scores[0].values())

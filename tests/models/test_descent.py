@@ -92,9 +92,9 @@ from vfl_node.training.split.config import Train
 
 for optimizer in ("adam", "sgd"):
     train = Train(optimizer=optimizer)
-    bottom = build_bottom(architecture_of(train.model), train, InputSchema(3), train.bottom)
+    bottom = build_bottom(architecture_of(train.model), train, InputSchema(3, (5,)), train.bottom)
     updates = Updates(bottom, optimizer, train)
-    bottom(ModelInput.from_tensors(torch.ones(4, 3))).sum().backward()
+    bottom(ModelInput.from_tensors(torch.ones(4, 3), torch.ones(4, 1, dtype=torch.int64))).sum().backward()
     updates.step()
     updates.restore(updates.tensors())
 print(*({"torch._dynamo", "sympy"} & set(sys.modules)))

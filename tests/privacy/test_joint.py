@@ -10,6 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from experiments.florist.experiment import ACTIVE, PASSIVE, Training, Trial
+from tests.privacy.trees import few_trees as few_trees
 from tests.thorough import examples
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.metrics.classes import NotNumbers, auc
@@ -18,12 +19,12 @@ from vfl_node.privacy.attacks import joint
 pytest.importorskip("sklearn")
 
 N = 1200
-SEEDS = examples(5, fewer=3)
+SEEDS = examples(5, fewer=2)
 CHANCE = 0.04
 """Of 840 real and 360 synthetic rows an AUC at chance deviates by .018 (√((s + r + 1) / 12sr)).
 
 Trees that are fitted to the same rows add some: over 20 seeds it deviated by .023, so the mean of five does by .010, and
-that of three by .013.
+that of two by .016.
 """
 
 Floats = NDArray[np.float64]

@@ -9,6 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from experiments.florist.experiment import ACTIVE, PASSIVE, Training, Trial
+from tests.privacy.trees import few_trees as few_trees
 from vfl_node.configuration.models import parse
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import CategoricalColumn, Column, NumericColumn, Table

@@ -180,7 +180,7 @@ def test_two_clusters_are_those_of_lloyd() -> None:
     assert two_clusters(torch.zeros(5, 3)).tolist() == [0.0] * 5
 
 
-WIDE = 512
+WIDE = 256
 MEASURED = f"""
 import re, numpy as np, torch
 from pathlib import Path
@@ -201,7 +201,7 @@ meter = LabelMeter(truth_of(every % 2.0, every, every.astype(np.uint64), classes
 def most():  # of this process alone; what getrusage says is at least what its parent had
     return int(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1])
 before = most()
-for _ in range(3): epoch()
+for _ in range(2): epoch()
 meter.judge(); meter.tensors()
 print((most() - before) * 1024)
 """

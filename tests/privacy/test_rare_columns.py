@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 
 from tests.crypto.shares.together import Run
+from tests.thorough import examples
 from tests.training.hidden.plain import Step, descend
 from vfl_node.crypto.shares.machine import ShareMachine
 from vfl_node.crypto.shares.ring import FRACTION, WEIGHT_FRACTION, encode
@@ -183,9 +184,9 @@ def measured(deviation: float, seeds: int, records: int, **how: Any) -> Found:
     return Found(*(np.concatenate(each) for each in zip(*((of.rare, of.shared, of.labels) for of in found), strict=True)))
 
 
-TABLES = 20
+TABLES = examples(20, fewer=10)
 CHANCE = 1 / np.sqrt(3 * TABLES * 128)
-"""Standard error of an area under the curve over so many tables, .011."""
+"""Standard error of an area under the curve over so many tables: .011 of 20."""
 
 
 @pytest.mark.parametrize("of", [pytest.param(Rare(1), marks=pytest.mark.slow), Rare(30, twins=True)], ids=["alone", "twins"])

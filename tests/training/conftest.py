@@ -14,6 +14,7 @@ from google.protobuf.message import Message
 from numpy.typing import NDArray
 
 from benchmarks.sessions import session
+from tests.training import several
 from tests.training.predicting import world_fixture as world_fixture
 from tests.training.several import SeveralParties, SeveralRuns, several_parties
 from vfl_node.alignment.alignment import NOT_MINE, Alignment, PeerFacts
@@ -152,7 +153,7 @@ class Run:
     checkpoints: tuple[Any, Any] = field(default_factory=lambda: (MemoryCheckpoints(), MemoryCheckpoints()))
     pins: tuple[Pins, Pins] = field(default_factory=lambda: (MemoryPins(), MemoryPins()))
     resume_from: str | None = None
-    protections: tuple[Protection, Protection] = (Protection(), Protection())
+    protections: tuple[Protection, Protection] = field(default_factory=lambda: (several.USUAL, several.USUAL))
     models: tuple[Mapping[str, str], Mapping[str, str]] = field(default_factory=lambda: ({}, {}))
     compare: Compare = field(default_factory=lambda: Compare(boosted_tree=False))
     tamper: Callable[[Message], None] = lambda message: None
@@ -224,6 +225,12 @@ class Run:
         seeds = (Randomness(seed).derive("toss") for seed in (self.clinic_seed, self.lab_seed))
         seed, _ = run_together(*((toss(of, own), end) for of, own, end in zip(sessions, seeds, (a, b), strict=True)))
         return Schedule(seed, len(parties.people), self.train.seed)
+
+
+@pytest.fixture
+def audits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parties attack what they send, as nodes do by default."""
+    monkeypatch.setattr(several, "USUAL", Protection())
 
 
 @pytest.fixture(name="federation")

@@ -269,6 +269,10 @@ def prediction_embedding(body: bytes) -> NDArray[np.float32]:
     return codec.decode(tensor, dtype=torch.float32, shape=tuple(tensor.shape)).numpy()
 
 
+_TRAINED: dict[str, tuple[Any, Any]] = {}
+"""Settings of a world → its federation and both results, which tests read and never change."""
+
+
 @pytest.fixture(name="world")
 def world_fixture(synthetic: Make, run: Make) -> Make:
     def make(
@@ -293,8 +297,10 @@ def world_fixture(synthetic: Make, run: Make) -> Make:
             parties, **{k: dataclasses.replace(v, spec=ALIGNMENTS[protocol]) for k, v in views.items()}
         )
         own = models or {}
-        results = run(train=train, evaluate=Evaluate(test_fraction=0.5), models=(own, own))(parties)
-        return World(parties, results, train, serve, models=own)
+        key = repr((protocol, active_features, people, owned, train, own))
+        if key not in _TRAINED:
+            _TRAINED[key] = parties, run(train=train, evaluate=Evaluate(test_fraction=0.5), models=(own, own))(parties)
+        return World(*_TRAINED[key], train, serve, models=own)
 
     return make
 

@@ -34,6 +34,12 @@ ACTIVE = "clinic"
 PASSIVE = ("lab", "insurer", "telco", "bank", "shop", "school", "garage", "museum")
 """A federation of k passive parties has the first k of them."""
 
+USUAL = Protection(membership=False, labels=False)
+"""What a party's owner wants where a test does not say: no attacks on what it sends, which take half of a small training.
+
+The fixture ``audits`` makes it what nodes do by default.
+"""
+
 SMALL = Train(bottom=(8, 4), active_bottom=(4,), top=(8,), epochs=3, batch_size=64, learning_rate=1e-2)
 
 
@@ -157,7 +163,7 @@ class SeveralRuns:
                 parties=parties.parties,
                 pins=self.pins.setdefault(name, MemoryPins()),
                 clock=lambda: float(next(ticks)),
-                protection=self.protections.get(name, Protection()),
+                protection=self.protections.get(name, USUAL),
                 models=self.models,
                 memories={peer: MemoryOfOneRun(Randomness(bytes(32))) for peer in parties.parties.others(name)},
             )

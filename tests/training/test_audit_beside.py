@@ -22,6 +22,8 @@ from vfl_node.training.prediction.side_work import SideWork
 from vfl_node.training.split.missing.section import Missing
 from vfl_node.transport.generated.vfl.v1 import prediction_pb2
 
+pytestmark = pytest.mark.usefixtures("audits")
+
 Make = Callable[..., Any]
 
 

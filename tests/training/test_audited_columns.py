@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.thorough import THOROUGH, examples
 from tests.training.conftest import synthetic
 from tests.training.test_resume import Fatal, KilledError
 from vfl_node.errors import PolicyError, UsageError
@@ -17,19 +18,22 @@ from vfl_node.training.network import journal
 COLUMNS = FeatureAuditSettings(columns=("z0", "colour"), known_share=0.2)
 
 
-@pytest.fixture
+REPEATS = examples(2, fewer=1)
+
+
+@pytest.fixture(scope="module")
 def parties() -> Any:
     return synthetic(900)
 
 
 def audited(run: Any, limit: float | None = None, features: FeatureAuditSettings = COLUMNS, **more: Any) -> Any:
     lab = Protection(membership=False, features=features, max_feature_gain=limit)
-    evaluate = Evaluate(test_fraction=0.25, repeats=2)
+    evaluate = Evaluate(test_fraction=0.25, repeats=REPEATS)
     return run(evaluate=evaluate, protections=(Protection(membership=False), lab), **more)
 
 
 def test_a_passive_party_sees_how_well_its_columns_are_rebuilt_and_no_message_changes(run: Any, parties: Any) -> None:
-    seen, unseen = audited(run), run(evaluate=Evaluate(test_fraction=0.25, repeats=2))
+    seen, unseen = audited(run), run(evaluate=Evaluate(test_fraction=0.25, repeats=REPEATS))
     clinic, lab = seen(parties)
     unseen(parties)
     assert [message.SerializeToString() for message in seen.transcript] == [
@@ -66,7 +70,7 @@ def test_too_few_known_rows_are_refused_before_anything_is_sent(run: Any, partie
     assert not [message for message in made.transcript if type(message).__name__ == "Embedding"]
 
 
-@pytest.mark.parametrize("at", ["r000-e000001", pytest.param("r001-e000001", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("at", ["r000-e000001", *(["r001-e000001"] if THOROUGH else [])])
 def test_an_audit_of_columns_goes_on_after_a_kill_with_the_same_bits(
     run: Any, parties: Any, at: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

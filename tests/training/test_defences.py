@@ -33,6 +33,8 @@ from vfl_node.transport import codec
 from vfl_node.transport.generated.vfl.v1 import training_pb2
 from vfl_node.transport.memory import memory_channels, run_together
 
+pytestmark = pytest.mark.usefixtures("audits")
+
 NONE = Protection()
 STEPS = 5
 SENT = {"lab": training_pb2.Embedding, "clinic": training_pb2.Gradient}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,8 @@ import pytest
 import torch
 
 from tests.thorough import every
+from tests.training.conftest import Run
+from tests.training.conftest import synthetic as make_federation
 from tests.training.predicting import (
     CPU,
     NEW_TO_ACTIVE,
@@ -23,6 +26,7 @@ from tests.training.predicting import (
     World,
     taken,
 )
+from tests.training.several import USUAL
 from tests.training.test_joint import joint_curves
 from tests.training.test_resume import Fatal, KilledError, assert_same_bits
 from tests.training.test_several import joint_weights, largest_difference
@@ -42,7 +46,7 @@ from vfl_node.privacy.features.targets import targets_of
 from vfl_node.session.pins import MemoryPins
 from vfl_node.settings.defences import read_params
 from vfl_node.settings.limits import Limits, SizeLimits
-from vfl_node.settings.protection import FeatureAuditSettings, Protection
+from vfl_node.settings.protection import FeatureAuditSettings
 from vfl_node.training.checkpoints import MemoryCheckpoints
 from vfl_node.training.network import journal
 from vfl_node.training.network.positioned_input import PositionedInput
@@ -80,11 +84,11 @@ def cnn(run: Any, **changes: Any) -> Any:
     return both
 
 
-@pytest.mark.parametrize(("active", "passive"), [(True, True), (False, True), (True, False)])
-@pytest.mark.parametrize("active_features", [True, False])
-def test_split_training_is_joint_training(
-    synthetic: Make, run: Any, active: bool, passive: bool, active_features: bool
-) -> None:
+@pytest.mark.parametrize(
+    ("active_features", "images"), every(2, list(product([True, False], [(True, True), (False, True), (True, False)])))
+)
+def test_split_training_is_joint_training(synthetic: Make, run: Any, active_features: bool, images: tuple[bool, bool]) -> None:
+    active, passive = images
     parties = with_images(synthetic(200, (1.0, 1.0), active_features=active_features), active=active, passive=passive)
     both = cnn(run)
     result, other = both(parties)
@@ -144,6 +148,7 @@ OTHERS = [pytest.param(of, marks=pytest.mark.slow) for of in ({}, {"layer_norm":
 @pytest.mark.parametrize(
     "options", [NORMALISED, *(pytest.param(of, marks=pytest.mark.slow) for of in ({}, {"layer_norm": True}))]
 )
+@pytest.mark.usefixtures("audits")
 def test_a_killed_training_ends_with_the_same_bits(
     synthetic: Make, run: Any, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -190,11 +195,11 @@ def test_made_up_pixels_are_values_of_their_columns(synthetic: Make, features: s
         assert all(np.isin(made[:, at], known[:, at]).all() for at in range(made.shape[1]))
 
 
-@pytest.fixture
-def served(synthetic: Make, run: Any) -> World:
-    train = cnn(run, epochs=2, missing=Missing(features="smoothed"), batch_size=64).train
-    parties = with_images(synthetic(200))
-    return World(parties, run(train=train, evaluate=Evaluate(test_fraction=0.5))(parties), train, SERVE)
+@pytest.fixture(scope="module")
+def served() -> World:
+    train = cnn(Run, epochs=2, missing=Missing(features="smoothed"), batch_size=64).train
+    parties = with_images(make_federation(200))
+    return World(parties, Run(train=train, evaluate=Evaluate(test_fraction=0.5))(parties), train, SERVE)
 
 
 def test_known_records_are_predicted(served: World) -> None:
@@ -306,13 +311,13 @@ def test_what_the_image_is_stays_with_its_party(synthetic: Make, run: Any) -> No
 
 def test_pixels_are_audited_and_defended_as_columns(synthetic: Make, run: Any) -> None:
     """Each pixel that varies has figures of its own; messages keep their number while fbs moves the convolutions."""
-    parties = with_images(synthetic(300, (1.0, 1.0)), active=False)
+    parties = with_images(synthetic(250, (1.0, 1.0)), active=False)
     audited = FeatureAuditSettings(columns="all", known_share=0.3)
     fbs = read_params({"name": "fbs", "columns": ["pixel_7", "pixel_8"], "rounds": 2})
     seen = {}
     for name, defences in (("none", ()), ("fbs", (fbs,))):
-        both = cnn(run, epochs=2)
-        both.protections = (Protection(), Protection(defences, features=audited))
+        both = cnn(run, epochs=1)
+        both.protections = (USUAL, dataclasses.replace(USUAL, defences=defences, features=audited))
         seen[name] = (both(parties), len(both.transcript))
     columns = {*parties.lab.columns} - {f"pixel_{at}" for at in range(0, 30, 5)}
     for (_, passive), _ in seen.values():

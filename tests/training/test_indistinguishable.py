@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -63,16 +64,16 @@ def test_the_form_of_the_conversation_does_not_depend_on_who_owns_what(
     assert steps[: 2 * trained] == ["Embedding", "Gradient"] * trained
 
 
-@pytest.mark.parametrize(
-    "options", [{}, {"batch_norm": True, "dropout": 0.3}, pytest.param({"layer_norm": True}, marks=pytest.mark.slow)]
-)
-@pytest.mark.parametrize("features", ["sampling", "smoothed"])
+OPTIONS: list[dict[str, Any]] = [{}, {"layer_norm": True}, {"batch_norm": True, "dropout": 0.3}]
+
+
+@pytest.mark.parametrize(("options", "features"), every(5, list(product(OPTIONS, ["sampling", "smoothed"]))))
 def test_synthetic_rows_of_an_embedding_have_as_many_zeros_as_real_ones(
     synthetic: Callable[..., Any], run: Any, features: str, options: dict[str, Any]
 ) -> None:
     """A ReLU leaves zeros in every row; their share, and the norm, is that of real rows within five standard errors."""
     both = run(train=training("majority", features, **options))
-    parties = synthetic(3000, (0.9, 0.6))
+    parties = synthetic(2000, (0.9, 0.6))
     both(parties)
     schedule = both.schedule(parties)
     rows, _ = schedule.split(0, both.evaluate.test_fraction)

@@ -12,7 +12,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests.training.conftest import Run
+from tests.training.conftest import synthetic as make_federation
 from tests.training.predicting import CPU, NEW_TO_ACTIVE, NEW_TO_PASSIVE, SERVE, TO_ACTIVE, TO_PASSIVE, Request, World, taken
+from tests.training.several import USUAL
 from tests.training.test_joint import joint_curves
 from tests.training.test_resume import Fatal, KilledError, assert_same_bits
 from tests.training.test_several import joint_weights, largest_difference
@@ -31,7 +34,7 @@ from vfl_node.models.networks import YoutubeDnnBottom
 from vfl_node.privacy.features.targets import targets_of
 from vfl_node.settings.declared import DeclaredList
 from vfl_node.settings.defences import read_params
-from vfl_node.settings.protection import FeatureAuditSettings, Protection
+from vfl_node.settings.protection import FeatureAuditSettings
 from vfl_node.training.boosted_tree import design
 from vfl_node.training.checkpoints import MemoryCheckpoints
 from vfl_node.training.network import journal
@@ -174,6 +177,7 @@ def test_the_items_are_what_tells(synthetic: Make, run: Any) -> None:
 
 
 @pytest.mark.parametrize("sparse", [pytest.param(False, marks=pytest.mark.slow), True])
+@pytest.mark.usefixtures("audits")
 def test_a_killed_training_goes_on_with_the_same_bits(
     synthetic: Make, run: Any, monkeypatch: pytest.MonkeyPatch, sparse: bool
 ) -> None:
@@ -232,11 +236,11 @@ def test_made_up_lists_are_lists_of_the_table_and_not_always_of_the_same_row(syn
     assert read.take(np.arange(len(source))).bags.shape == (len(source), 14)
 
 
-@pytest.fixture
-def served(synthetic: Make, run: Any) -> World:
-    train = dnn(run, epochs=2, missing=Missing(features="smoothed"), batch_size=64).train
-    parties = both_with_lists(synthetic(200))
-    return World(parties, run(train=train, evaluate=Evaluate(test_fraction=0.5))(parties), train, SERVE)
+@pytest.fixture(scope="module")
+def served() -> World:
+    train = dnn(Run, epochs=2, missing=Missing(features="smoothed"), batch_size=64).train
+    parties = both_with_lists(make_federation(200))
+    return World(parties, Run(train=train, evaluate=Evaluate(test_fraction=0.5))(parties), train, SERVE)
 
 
 def test_known_records_are_predicted(served: World) -> None:
@@ -292,8 +296,8 @@ def test_lists_are_defended_and_left_out_of_the_audit_of_columns(synthetic: Make
     fbs = read_params({"name": "fbs", "columns": ["z0"], "rounds": 2})
     made: list[dict[str, Tensor]] = []
     for defences in ((), (fbs,)):
-        both = dnn(run, epochs=2)
-        both.protections = (Protection(), Protection(defences, features=audited))
+        both = dnn(run, epochs=1)
+        both.protections = (USUAL, dataclasses.replace(USUAL, defences=defences, features=audited))
         _, passive = both(parties)
         assert passive.audits.features.keys() == {"z0", "z1", "z2", "z3", "colour"}
         made.append(passive.weights)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from tests.thorough import every
 from tests.training.predicting import CPU, World
+from tests.training.several import USUAL
 from tests.training.test_defences import Fatal, KilledError, bodies, decoded, same
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import UsageError
@@ -35,7 +36,6 @@ from vfl_node.training.split.trainer import SplitTrainer
 from vfl_node.transport.generated.vfl.v1 import training_pb2
 from vfl_node.transport.memory import memory_channels
 
-NONE = Protection()
 SMALL = {"decoder": [8], "warm_up": 5, "rounds": 3}
 FBS = {"name": "fbs", "columns": ["z0", "colour"], **SMALL}
 FIXED = {"name": "fbs-fixed", "columns": "all", **SMALL, "distance": "features", "every": 2}
@@ -47,7 +47,7 @@ SLOWER = [pytest.param(keys, 0.0, marks=pytest.mark.slow) for keys in (NOPEEK, F
 
 
 def under(*defences: Mapping[str, Any]) -> tuple[Protection, Protection]:
-    return NONE, Protection(defences=tuple(read_params(keys) for keys in defences))
+    return USUAL, replace(USUAL, defences=tuple(read_params(keys) for keys in defences))
 
 
 def sent(both: Any) -> list[Tensor]:
@@ -88,7 +88,7 @@ class Spy:
         return embedding
 
 
-@pytest.mark.parametrize("keys", [FBS, FIXED, BASIC])
+@pytest.mark.parametrize("keys", every(2, [FBS, FIXED, BASIC]))
 def test_uploads_of_training_evaluation_and_predictions_are_those_of_the_moved_bottom(
     synthetic: Any, run: Any, monkeypatch: pytest.MonkeyPatch, keys: Any
 ) -> None:
@@ -233,7 +233,7 @@ def test_without_settling_the_evaluation_pass_is_not_protected(flagged: Any, run
 def test_uploads_that_are_normalised_over_their_batch_are_protected(flagged: Any, run: Any) -> None:
     """The bottom that Minimax moves computes as the one that sends, which in training reads no running averages."""
     parties, s = flagged
-    train = run().train.model_copy(update={**SLOW, "batch_size": 120, "batch_norm": True})
+    train = run().train.model_copy(update={**SLOW, "batch_size": 120, "batch_norm": True, "epochs": 2})
     defence = under({"name": "fbs", "columns": ["s"], "decoder": [64], "warm_up": 200})
     for protections, least, most in ((under(), 0.95, 1.0), (defence, 0.4, 0.8)):
         both = run(train=train, protections=protections)
@@ -269,7 +269,8 @@ def test_naive_lags_by_one_upload(flagged: Any, run: Any) -> None:
     parties, s = flagged
     train = run().train.model_copy(update={"learning_rate": 0.02, "batch_size": 960, "epochs": 30})
     naive = {"name": "naive", "columns": ["s"], "strength": 20.0, "decoder": [32], "decoder_steps": 20}
-    runs = [run(train=train, protections=of) for of in (under(), under(naive), DEFENDED)]
+    runs = [run(train=train, protections=of) for of in (under(), under(naive))]
+    runs.append(run(train=train.model_copy(update={"epochs": 1}), protections=DEFENDED))
     for both in runs:
         both(parties)
     schedule = runs[0].schedule(parties)

@@ -244,7 +244,7 @@ def test_a_known_row_has_the_company_of_its_batch_whenever_it_is_asked_for(world
 def test_new_rows_are_not_told_from_filler(world: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nearly at chance by nearest neighbour, and at chance by length and place, over some requests; not where filler is
     one row again and again, or random values."""
-    size, requests = 256, 8
+    size, requests = 256, 6
     made = world(active_features=False, people=500, serve=Serve(to="both", batch_size=size))
 
     def nearest(rows: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -271,7 +271,7 @@ def test_new_rows_are_not_told_from_filler(world: Make, monkeypatch: pytest.Monk
 
     near, *others = attacks()
     assert near < 0.66  # .59 on average over the weights of eight trainings, .62 at most
-    assert others == pytest.approx([0.5] * 2, abs=0.07)  # the sd of such a mean is .015
+    assert others == pytest.approx([0.5] * 2, abs=0.07)  # the sd of such a mean is .017
     assert attacks(repeat)[0] > 0.95
     monkeypatch.setattr(FEATURES[SERVED_FEATURES], "rows", FEATURES["naive"].rows)
     assert attacks()[1] < 0.4
@@ -286,7 +286,7 @@ def test_messages_have_the_same_number_and_sizes_whatever_row_is_wanted(world: M
     table = made.parties.clinic if predict is TO_ACTIVE else made.parties.lab
     sides = made.sides
     seen = []
-    for row in range(0, len(table), 7):
+    for row in range(0, len(table), 14):
         made.ask(predict, made.known(table, [row]), sides=sides)
         seen.append(made.sizes())
     assert all(sizes == seen[0] for sizes in seen)
@@ -303,7 +303,7 @@ def test_rows_of_one_batch_are_asked_for_with_the_same_bytes(world: Make, predic
     seen: dict[int, set[Any]] = {0: set(), 1: set()}
     answers = []
     for number, transcripts in seen.items():
-        for row in asked_by(batches, number, view):
+        for row in every(2, asked_by(batches, number, view).tolist()):
             if row != NOT_MINE:
                 answers += made.ask(predict, made.known(table, [row]))
                 transcripts.add(tuple(made.heard))
@@ -513,8 +513,7 @@ BAD_ASKS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("predict", [TO_ACTIVE, TO_PASSIVE])
-@pytest.mark.parametrize("ask", BAD_ASKS)
+@pytest.mark.parametrize(("predict", "ask"), every(2, list(product([TO_ACTIVE, TO_PASSIVE], BAD_ASKS))))
 def test_batches_that_may_not_be_asked_for_are_refused(world: Make, predict: Predict, ask: dict[str, Any]) -> None:
     made = world(serve=Serve(to="both", batch_size=2), epochs=1)
 

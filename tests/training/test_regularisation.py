@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
+from tests.thorough import every
 from tests.training.predicting import TO_PASSIVE
 from tests.training.test_resume import NAMES, Fatal, KilledError, assert_same_bits
 from vfl_node.crypto.randomness import Randomness
@@ -121,11 +123,10 @@ def numbers_only(synthetic: Make, people: int = 200) -> Any:
     return parties
 
 
-@pytest.mark.parametrize("optimizer", ["adam", "sgd"])
-@pytest.mark.parametrize(
-    "options",
-    [{"batch_norm": True}, {"layer_norm": True}, {"weight_decay": 0.3}, {"clip": 0.05}, {"batch_norm": True, "clip": 0.2}],
-)
+NORMS = [{"batch_norm": True}, {"layer_norm": True}, {"weight_decay": 0.3}, {"clip": 0.05}, {"batch_norm": True, "clip": 0.2}]
+
+
+@pytest.mark.parametrize(("optimizer", "options"), every(2, list(product(["adam", "sgd"], NORMS))))
 def test_two_halves_are_one_model_of_plain_torch(synthetic: Make, run: Any, options: dict[str, Any], optimizer: str) -> None:
     parties = numbers_only(synthetic)
     both = run(evaluate=Evaluate(metrics=("nll",)))

@@ -17,6 +17,8 @@ from vfl_node.training.checkpoints import FileCheckpoints, MemoryCheckpoints
 from vfl_node.training.network import journal
 from vfl_node.training.split.missing.section import Missing
 
+pytestmark = pytest.mark.usefixtures("audits")
+
 NAMES = [f"r{repeat:03d}-e{epoch:06d}" for repeat in range(2) for epoch in range(1, 4)]
 
 
@@ -38,9 +40,10 @@ class Fatal(MemoryCheckpoints):
 
 
 @pytest.fixture
-def settings(run: Any) -> dict[str, Any]:
-    train = run().train.model_copy(update={"batch_size": 4, "missing": Missing(calibration="train"), "model": "wide_deep"})
-    return {"train": train, "evaluate": Evaluate(repeats=2, share_with_passive=True), "compare": Compare(boosted_tree=True)}
+def settings(run: Any, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    monkeypatch.setattr(journal, "STEPS_BETWEEN", 1)  # a checkpoint after each epoch, however short
+    train = run().train.model_copy(update={"batch_size": 16, "missing": Missing(calibration="train"), "model": "wide_deep"})
+    return {"train": train, "evaluate": Evaluate(repeats=2, share_with_passive=True)}
 
 
 def assert_same(ours: Any, theirs: Any) -> None:
@@ -61,10 +64,9 @@ def assert_same_bits(ours: Any, theirs: Any) -> None:
 
 @pytest.mark.parametrize("optimizer", ["adam", pytest.param("sgd", marks=pytest.mark.slow)])
 def test_resumed_from_any_checkpoint_the_result_has_the_same_bits(
-    synthetic: Callable[..., Any], run: Any, settings: dict[str, Any], optimizer: str, monkeypatch: pytest.MonkeyPatch
+    synthetic: Callable[..., Any], run: Any, settings: dict[str, Any], optimizer: str
 ) -> None:
-    monkeypatch.setattr(journal, "STEPS_BETWEEN", 1)  # a checkpoint after each epoch, however short
-    settings["train"] = settings["train"].model_copy(update={"optimizer": optimizer, "batch_size": 16})
+    settings["train"] = settings["train"].model_copy(update={"optimizer": optimizer})
     parties = synthetic(140)
     uninterrupted = run(**settings)
     whole = uninterrupted(parties)
@@ -88,9 +90,7 @@ def test_what_is_drawn_in_every_step_or_averaged_over_steps_goes_on_as_well(
     settings: dict[str, Any],
     labels: str,
     features: str,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(journal, "STEPS_BETWEEN", 1)
     missing = Missing(labels=labels, features=features)
     settings = {
         "train": settings["train"].model_copy(update={"missing": missing, "batch_size": 32, "epochs": 6}),
@@ -111,7 +111,8 @@ def test_what_is_drawn_in_every_step_or_averaged_over_steps_goes_on_as_well(
 def test_checkpoints_in_files_resume_as_well(
     synthetic: Callable[..., Any], run: Any, settings: dict[str, Any], tmp_path: Path
 ) -> None:
-    parties = synthetic(260, active_features=False)
+    parties = synthetic(140)
+    settings["compare"] = Compare(boosted_tree=True)
     keep = lambda: (FileCheckpoints(tmp_path / "clinic"), FileCheckpoints(tmp_path / "lab"))  # noqa: E731
     whole = run(**settings, checkpoints=keep())(parties)
     assert keep()[0].names() == tuple(NAMES[-2:])
@@ -123,7 +124,7 @@ def test_checkpoints_in_files_resume_as_well(
 def test_resuming_does_not_train_the_local_model_again(
     synthetic: Callable[..., Any], run: Any, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    parties = synthetic(260)
+    parties = synthetic(140)
     settings["evaluate"] = Evaluate()
     first = run(**settings)
     whole = first(parties)
@@ -135,7 +136,7 @@ def test_resuming_does_not_train_the_local_model_again(
 def test_a_checkpoint_of_other_secrets_or_none_is_refused(
     synthetic: Callable[..., Any], run: Any, settings: dict[str, Any]
 ) -> None:
-    parties = synthetic(260)
+    parties = synthetic(140)
     settings["evaluate"] = Evaluate()
     first = run(**settings)
     first(parties)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.thorough import every
 from tests.training.test_resume import Fatal, KilledError, assert_same_bits
 from vfl_node.configuration.models import parse
 from vfl_node.crypto.randomness import Randomness
@@ -21,6 +22,7 @@ from vfl_node.models.initial_weights import initialise
 from vfl_node.privacy.defences.specs import NoiseParams
 from vfl_node.session.toss import toss
 from vfl_node.settings.protection import Protection
+from vfl_node.training.network import journal
 from vfl_node.training.network.positioned_input import PositionedInput
 from vfl_node.training.schedule import Schedule
 from vfl_node.training.split.costs import cost
@@ -82,7 +84,9 @@ def largest_difference(results: Mapping[str, Any], joint: Mapping[str, Mapping[s
 
 @pytest.mark.parametrize(
     ("passive", "model", "optimizer", "active_columns"),
-    [(2, "mlp", "adam", True), (2, "wide_deep", "sgd", True), (4, "wide_deep", "adam", True), (4, "mlp", "adam", False)],
+    every(
+        2, [(2, "mlp", "adam", True), (2, "wide_deep", "sgd", True), (4, "wide_deep", "adam", True), (4, "mlp", "adam", False)]
+    ),
 )
 def test_split_training_is_joint_training(
     several_parties: Make, several_runs: Any, passive: int, model: str, optimizer: str, active_columns: bool
@@ -129,6 +133,7 @@ def test_embeddings_are_sent_without_waiting_for_another_party(several_parties: 
     assert {entry.kind for entry in entries[6 * steps :]} == {"Embedding"}  # of the rows held out
 
 
+@pytest.mark.usefixtures("audits")
 @pytest.mark.parametrize(
     ("killed", "repeats", "names"),
     [
@@ -138,10 +143,11 @@ def test_embeddings_are_sent_without_waiting_for_another_party(several_parties: 
     ],
 )
 def test_resumed_from_any_checkpoint_the_result_has_the_same_bits(
-    several_parties: Make, several_runs: Any, killed: str, repeats: int, names: list[str]
+    several_parties: Make, several_runs: Any, killed: str, repeats: int, names: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(journal, "STEPS_BETWEEN", 1)
     parties = several_parties(2, 160, owned=0.8)
-    train = several_runs().train.model_copy(update={"batch_size": 2})
+    train = several_runs().train.model_copy(update={"batch_size": 16})
     settings = {
         "train": train,
         "evaluate": Evaluate(repeats=repeats, validation_fraction=0.1, contributions=True),
@@ -192,6 +198,7 @@ def test_the_party_that_sends_something_else_is_named(several_parties: Make, sev
     assert error.code == ("E_ORDER" if wrong == "step" else "E_SHAPE")
 
 
+@pytest.mark.usefixtures("audits")
 @pytest.mark.parametrize("features", ["sampling", "smoothed", "gaussian"])
 def test_each_passive_party_makes_up_the_rows_it_lacks(several_parties: Make, several_runs: Any, features: str) -> None:
     train = several_runs().train
@@ -207,6 +214,7 @@ def test_each_passive_party_makes_up_the_rows_it_lacks(several_parties: Make, se
         assert result.audits.membership
 
 
+@pytest.mark.usefixtures("audits")
 def test_no_row_is_synthetic_where_all_own_it(several_parties: Make, several_runs: Any) -> None:
     results = several_runs()(several_parties(2, 300, owned=0.8, protocol="psi"))
     assert results["clinic"].results.population.real_share == 1

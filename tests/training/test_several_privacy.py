@@ -24,6 +24,8 @@ from vfl_node.settings.protection import Protection
 from vfl_node.transport import codec
 from vfl_node.transport.generated.vfl.v1 import training_pb2
 
+pytestmark = pytest.mark.usefixtures("audits")
+
 Make = Callable[..., Any]
 
 ROWS = 256
@@ -278,10 +280,11 @@ def test_the_ledger_names_every_peer_and_what_is_told_of_the_others(several_part
 
 
 def test_columns_that_help_are_told_from_noise(several_parties: Make, several_runs: Any) -> None:
-    parties = several_parties(3, 1200, noise=("insurer",))
+    parties = several_parties(3, 1000, noise=("insurer",))
     train = several_runs().train.model_copy(update={"epochs": 8})
+    quiet = dict.fromkeys(parties.names, Protection(membership=False, labels=False))
     evaluate = Evaluate(test_fraction=0.3, metrics=("auc", "nll"), contributions=True)
-    asked = several_runs(train=train, evaluate=evaluate)
+    asked = several_runs(train=train, evaluate=evaluate, protections=quiet)
     results = asked(parties)
     found = results["clinic"].section.contributions
     assert list(found) == ["clinic", "lab", "insurer", "telco"]
@@ -292,7 +295,7 @@ def test_columns_that_help_are_told_from_noise(several_parties: Make, several_ru
             assert of["auc"].mean > max(0.04, 3 * of["auc"].sd)
             assert of["nll"].mean > 0  # above 0 is worse, although a smaller NLL is better
     assert all(results[name].section.contributions is None for name in ("lab", "insurer", "telco"))
-    without = several_runs(train=train, evaluate=evaluate.model_copy(update={"contributions": False}))
+    without = several_runs(train=train, evaluate=evaluate.model_copy(update={"contributions": False}), protections=quiet)
     plain = without(parties)
     assert plain["clinic"].section.contributions is None
     assert plain["clinic"].results.metrics == results["clinic"].results.metrics

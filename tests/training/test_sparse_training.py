@@ -25,12 +25,13 @@ from vfl_node.training.checkpoints import MemoryCheckpoints
 from vfl_node.training.network import journal
 
 
+@pytest.mark.usefixtures("audits")
 @pytest.mark.parametrize("model", ["wide_deep", pytest.param("mlp", marks=pytest.mark.slow)])
 def test_a_killed_training_with_sparse_tables_goes_on_with_the_same_bits(
     synthetic: Callable[..., Any], run: Any, monkeypatch: pytest.MonkeyPatch, model: str
 ) -> None:
     monkeypatch.setattr(journal, "STEPS_BETWEEN", 1)
-    train = run().train.model_copy(update={"batch_size": 8, "model": model, "clip": 1.0, "least_rows": 0})
+    train = run().train.model_copy(update={"batch_size": 16, "model": model, "clip": 1.0, "least_rows": 0})
     settings = {"train": train, "evaluate": Evaluate()}
     parties = synthetic(200)
     dense = run(**settings)(parties)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+from tests.thorough import every
 from vfl_node.errors import DataError, ProtocolError, StateError, UsageError
 from vfl_node.job import Evaluate
 from vfl_node.job.evaluate import METRICS
@@ -44,20 +46,20 @@ def tensors(transcript: list[Any], kind: type) -> list[torch.Tensor]:
 
 @pytest.mark.parametrize("model", ["mlp", pytest.param("wide_deep", marks=pytest.mark.slow)])
 def test_the_same_randomness_gives_the_same_bits_and_other_randomness_does_not(synthetic: Make, run: Any, model: str) -> None:
-    parties = synthetic()
+    parties = synthetic(200)
     train = run().train.model_copy(update={"model": model})
     first, again = run(train=train), run(train=train)
-    for ours, theirs in zip(first(parties), again(parties), strict=True):
+    results = first(parties)
+    for ours, theirs in zip(results, again(parties), strict=True):
         assert same(ours, theirs)
     assert first.transcript == again.transcript
     for other in (run(train=train, clinic_seed=b"x" * 32), run(train=train, lab_seed=b"x" * 32)):
-        result = other(parties)
-        assert not same(result[0], first(parties)[0])
+        assert not same(other(parties)[0], results[0])
 
 
 def test_training_leaves_the_global_generators_alone(synthetic: Make, run: Any) -> None:
     before, numpys = torch.get_rng_state(), np.random.get_state()[1].copy()
-    run()(synthetic())
+    run()(synthetic(100))
     assert torch.equal(before, torch.get_rng_state())
     assert (numpys == np.random.get_state()[1]).all()
 
@@ -162,7 +164,7 @@ def test_each_is_told_only_of_rows_that_its_peer_lacks(synthetic: Make, run: Any
 
 
 def test_the_passive_party_is_told_loss_and_metrics_only_if_the_job_says_so(synthetic: Make, run: Any) -> None:
-    parties = synthetic()
+    parties = synthetic(200)
     silent, telling = run(), run(evaluate=Evaluate(share_with_passive=True))
     active, passive = silent(parties)
     assert passive.results is None
@@ -408,7 +410,7 @@ def test_a_passive_party_that_owns_no_training_row_still_trains(federation: Make
 def test_divergence_is_said_with_a_hint(synthetic: Make, run: Any) -> None:
     both = run()
     both.train = both.train.model_copy(update={"learning_rate": 1e20, "optimizer": "sgd"})
-    for parties in (synthetic(), synthetic(active_features=False)):
+    for parties in (synthetic(150), synthetic(150, active_features=False)):
         error = failure(both.raw(parties), DataError)
         assert error.code == "E_DIVERGED"
         assert "learning_rate" in error.hint
@@ -439,8 +441,10 @@ def _retype(message: Any) -> None:
     message.tensor.dtype = "float64"
 
 
-@pytest.mark.parametrize("kind", [training_pb2.Embedding, training_pb2.Gradient])
-@pytest.mark.parametrize("change", [_reshape, _next_step, _retype])
+WRONG = list(product([training_pb2.Embedding, training_pb2.Gradient], [_reshape, _next_step, _retype]))
+
+
+@pytest.mark.parametrize(("kind", "change"), every(2, WRONG))
 def test_a_wrong_step_shape_or_type_is_refused(synthetic: Make, run: Any, kind: type, change: Callable[[Any], None]) -> None:
     both = run()
     both.tamper = Changed(kind, 3, change)
@@ -452,23 +456,23 @@ def told(epochs: int, of_epoch: str, auc: str = "1") -> str:
     return f'{{"epochs": [{", ".join(epochs * [f"""{{"loss": 1, "auc": {of_epoch}}}"""])}], "metrics": {{"auc": {auc}}}}}'
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "[]",
-        "{}",
-        "[" * 100_000,
-        told(1, "0.5"),
-        told(1, "0.5", auc='"1"'),
-        told(3, "0.5", auc='"1"'),
-        told(3, '"1"'),
-        told(3, "true"),
-        told(3, "NaN"),
-        told(3, "Infinity"),
-        told(3, "1" * 400),
-    ],
-)
+WRONG_FIGURES = [
+    "",
+    "[]",
+    "{}",
+    "[" * 100_000,
+    told(1, "0.5"),
+    told(1, "0.5", auc='"1"'),
+    told(3, "0.5", auc='"1"'),
+    told(3, '"1"'),
+    told(3, "true"),
+    told(3, "NaN"),
+    told(3, "Infinity"),
+    told(3, "1" * 400),
+]
+
+
+@pytest.mark.parametrize("text", every(2, WRONG_FIGURES))
 def test_figures_that_are_not_loss_and_metrics_are_refused(synthetic: Make, run: Any, text: str) -> None:
     both = run(evaluate=Evaluate(share_with_passive=True, metrics=("auc",)))
     both.tamper = Changed(training_pb2.Shared, 0, lambda message: setattr(message, "json", text))

@@ -169,6 +169,7 @@ def test_without_validation_the_messages_are_those_of_a_training_that_knows_none
     assert "validation" not in shared.json
 
 
+@pytest.mark.usefixtures("audits")
 def test_killed_at_any_checkpoint_it_ends_with_the_same_bytes(
     synthetic: Callable[..., Any], run: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -361,6 +362,7 @@ def test_no_label_among_the_validation_rows_is_said(synthetic: Callable[..., Any
     assert "set apart for validation" in error.message
 
 
+@pytest.mark.usefixtures("audits")
 def test_an_owner_is_told_of_overfitting_and_what_to_do(synthetic: Callable[..., Any], run: Any) -> None:
     parties = synthetic(200, (1.0, 1.0))
     hasty = EAGER.model_copy(update={"learning_rate": 0.1, "epochs": 30})
@@ -385,6 +387,7 @@ def test_an_owner_is_told_of_overfitting_and_what_to_do(synthetic: Callable[...,
     assert judge_numbers([Epoch(1.02, None, 0, 0)], 0.9, 0.6) == ()
 
 
+@pytest.mark.usefixtures("audits")
 def test_class_weights_are_not_overfitting_and_numbers_overfit_too(synthetic: Callable[..., Any], run: Any) -> None:
     """A weighted loss is no NLL, and the weights shift probabilities; of numbers the RMSE tells."""
     parties = synthetic(200, (1.0, 1.0))

@@ -18,10 +18,10 @@ import builtins
 import hmac
 import math
 from collections.abc import Iterable
-from functools import cache
+from functools import cache, cached_property
 
 import numpy as np
-from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
+from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms
 from numpy.typing import NDArray
 
 BLOCK = 8192
@@ -47,8 +47,11 @@ class Randomness:
         if len(seed) != 32:
             raise ValueError("a seed has 32 bytes")
         self._seed = seed
+
+    @cached_property
+    def _stream(self) -> CipherContext:
         nonce = bytes(16)  # the key is used only for this stream
-        self._stream = Cipher(algorithms.ChaCha20(_mac(seed, "stream")[:32], nonce), mode=None).encryptor()
+        return Cipher(algorithms.ChaCha20(_mac(self._seed, "stream")[:32], nonce), mode=None).encryptor()
 
     def __repr__(self) -> str:
         return "Randomness(secret)"

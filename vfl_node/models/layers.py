@@ -144,8 +144,11 @@ def convolutions(channels: int, sizes: Sequence[int], options: LayerOptions) -> 
 def lookup_tables(cardinalities: Sequence[int], width: int) -> nn.ModuleList:
     """An embedding table of ``width`` numbers a code for each categorical column; sparse from :data:`SPARSE_FROM` codes on."""
     return nn.ModuleList(
-        allocate(nn.Embedding(codes, width, sparse=codes >= SPARSE_FROM, device="meta")) for codes in cardinalities
-    )
+        nn.Embedding.from_pretrained(  # type: ignore[no-untyped-call]
+            torch.empty(codes, width), freeze=False, sparse=codes >= SPARSE_FROM
+        )
+        for codes in cardinalities
+    )  # made on meta as `linear`, the first one would load torch's compiler: more than a second
 
 
 def mean_tables(codes: Sequence[int], width: int) -> nn.ModuleList:
@@ -154,6 +157,8 @@ def mean_tables(codes: Sequence[int], width: int) -> nn.ModuleList:
     int32[B, length] → float32[B, width]; 0 for a row without any other code.
     """
     return nn.ModuleList(
-        allocate(nn.EmbeddingBag(count, width, mode="mean", padding_idx=0, sparse=count >= SPARSE_FROM, device="meta"))
+        nn.EmbeddingBag.from_pretrained(
+            torch.empty(count, width), freeze=False, mode="mean", padding_idx=0, sparse=count >= SPARSE_FROM
+        )
         for count in codes
     )

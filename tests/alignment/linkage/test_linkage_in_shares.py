@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Iterator
+from itertools import product
 from typing import Any
 from unittest import mock
 
@@ -82,8 +83,7 @@ def test_masks_are_others_in_each_job(tmp_path):
 OTHERS = {"a record of A": A, "a record of B": B, "sigma": {"noise": {"sigma": 0.5}}, "candidates": {"candidates": 3}}
 
 
-@pytest.mark.parametrize("other", OTHERS)
-@pytest.mark.parametrize("forgetful", [None, A, B])
+@pytest.mark.parametrize(("other", "forgetful"), every(2, list(product(OTHERS, [None, A, B]))))
 def test_there_is_one_linkage_in_shares(tmp_path, other, forgetful):
     """Sums of two that differ little would tell distances exactly; whoever remembers the first one refuses another."""
     some, change = world(tmp_path), OTHERS[other]

@@ -96,14 +96,14 @@ def test_noise_is_of_the_pair_and_the_terms(found):
 
 
 def test_noise_drawn_again_averages_out_and_noise_of_the_pair_does_not(found):
-    """The control: with another secret in each job, the mean of 16 jobs is as if the noise were a fourth."""
+    """The control: with another secret in each job, the mean of 9 jobs is as if the noise were a third."""
     exact = by_pair(found, sigma=0.0)
 
     def error(secrets):
         return np.sqrt(np.nanmean((np.mean([by_pair(found, secret=secret) for secret in secrets], axis=0) - exact) ** 2))
 
-    assert error([f"job {i}" for i in range(16)]) == pytest.approx(0.1, rel=0.1)
-    assert error(["linker"] * 16) == pytest.approx(0.4, rel=0.05)
+    assert error([f"job {i}" for i in range(9)]) == pytest.approx(0.4 / 3, rel=0.1)
+    assert error(["linker"] * 3) == pytest.approx(0.4, rel=0.05)
 
 
 def test_the_order_of_candidates_carries_no_rank(found):

@@ -29,7 +29,7 @@ def test_keys_are_located_from_many_similarities(linkage: Linkage) -> None:
 
 def test_noise_and_few_similarities_keep_the_error_large(linkage: Linkage) -> None:
     """``linkage.max_reuse`` bounds the number; noise protects from this attack alone, and not from test_membership.py's."""
-    errors = [found_by_active(linkage, 0.4, most) for most in (1, 5, 25, 100)]
+    errors = [found_by_active(linkage, 0.4, most) for most in (1, 10, 100)]
     assert errors == sorted(errors, reverse=True)
     assert errors[0] > 5 * errors[-1]
     assert found_by_active(linkage, 0.0, 100) < 30

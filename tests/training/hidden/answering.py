@@ -165,9 +165,17 @@ class Asked:
         return [(of.sender, of.receiver, of.kind, of.frame.body) for of in self.recorder.entries]
 
 
+_TRAINED: dict[str, Asked] = {}
+"""Settings → a model that nobody has asked yet."""
+
+
 def trained(world: Any, attempt: Any, parties: int = 2, train: dict[str, Any] | None = None, **people: Any) -> Asked:
-    """A model, trained in memory."""
-    return asked_of(world(parties, "psi", **people), attempt(train or {}))
+    """A model, trained in memory once for all who ask for it."""
+    key = repr((parties, train, people))
+    if key not in _TRAINED:
+        _TRAINED[key] = asked_of(world(parties, "psi", **people), attempt(train or {}))
+    of = _TRAINED[key]
+    return Asked(of.trained, dict(of.data), dict(of.models))
 
 
 def asked_of(over: World, of: Attempt) -> Asked:

@@ -21,7 +21,7 @@ from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import NumericColumn, Table
 from vfl_node.training.hidden.prediction import answers
 
-ASKS = examples(256, fewer=64)
+ASKS = examples(256, fewer=48)
 CUT = 40
 """Bits of a step."""
 

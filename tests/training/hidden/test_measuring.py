@@ -154,7 +154,7 @@ def test_the_active_party_alone_learns_them_and_another_one_not_even_the_size_of
     assert run.results[1] != run.results[0]
 
 
-RUNS = examples(200, fewer=140)
+RUNS = examples(200, fewer=80)
 
 
 @pytest.mark.parametrize("numbers", [False, True])
@@ -170,7 +170,7 @@ def test_each_sum_has_the_noise_that_is_said(numbers: bool, request: pytest.Fixt
     off |= {f"label {k}": [(of.counts[k] - exact.counts[k]) / noise.counts for of in found] for k in range(len(exact.counts))}
     if not numbers:
         off["order"] = [(of.order - exact.order) / noise.order(of.reach) for of in found]
-        assert len({of.reach for of in found}) > 3
+        assert len({of.reach for of in found}) > 2
     for name, each in off.items():
         assert np.square(each).mean() == pytest.approx(1, abs=4 * (2 / RUNS) ** 0.5), name
         assert np.mean(each) == pytest.approx(0, abs=4 / RUNS**0.5), name

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.crypto.shares.together import Run, counted
+from tests.thorough import every
 from tests.training.hidden.plain import Step, descend, forward
 from vfl_node.crypto.shares.machine import ShareMachine
 from vfl_node.crypto.shares.operations import known_product, mask_known, mask_value
@@ -89,7 +90,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("parties", "hidden", "outputs", "loss", "error"), CASES)
+@pytest.mark.parametrize(("parties", "hidden", "outputs", "loss", "error"), every(2, CASES))
 def test_training_in_shares_equals_plain_training_on_the_shared_rows(
     parties: int, hidden: tuple[int, ...], outputs: int, loss: Any, error: float
 ) -> None:

@@ -62,7 +62,7 @@ def bare() -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize(("kind", "parties"), every(3, list(product(KINDS, (2, 3)))))
+@pytest.mark.parametrize(("kind", "parties"), every(4, list(product(KINDS, (2, 3)))))
 def test_every_asker_gets_the_models_scores_to_some_steps(world: Any, attempt: Any, kind: str, parties: int) -> None:
     train, people = KINDS[kind]
     asked = trained(world, attempt, parties, train, **people)

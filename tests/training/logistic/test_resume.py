@@ -88,7 +88,7 @@ def test_cut_between_any_two_messages_it_goes_on(attempt: Any, shared: Any, logi
     uncut = attempt(train)
     whole = uncut(over)
     resumed_from = set()
-    for at in every(4, range(0, len(uncut.transcript), step)):
+    for at in every(6, range(0, len(uncut.transcript), step)):
         first = attempt(train, tamper=cut(at))
         assert any(isinstance(result, CutError) for result in first.raw(over))
         second = first.again()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -65,8 +66,7 @@ def test_it_equals_plaintext_on_the_joint_columns(
     assert all(epoch.loss is None for result in results[1:] for epoch in result.epochs)
 
 
-@pytest.mark.parametrize("count", [2, 8])
-@pytest.mark.parametrize("given", [CLEAR, TAYLOR], ids=named)
+@pytest.mark.parametrize(("given", "count"), every(2, list(product([CLEAR, TAYLOR], [2, 8]))), ids=str)
 def test_so_it_does_for_as_many_as_a_job_may_have(shared: Any, logistic: Any, difference: Any, given: Any, count: int) -> None:
     over = among(shared(genuine=40, lab=8, protocol="psi"), *(f"party-{number}" for number in range(count)))
     made = attempt_of(over, logistic(iterations=2, **given))

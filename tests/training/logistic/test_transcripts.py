@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from gmpy2 import mpz
 
-from tests.thorough import every
+from tests.thorough import every, examples
 from vfl_node.crypto.paillier.encryption import Encryptor
 from vfl_node.crypto.paillier.keys import integers
 from vfl_node.data.design import LinearEncoder
@@ -87,7 +87,7 @@ def test_symbols_that_anyone_can_compute_tell_nothing(
     assert round(0.25 / 29 * 2**WEIGHT) % 2
 
     def varies() -> list[bool]:
-        made = attempt(logistic(iterations=20, **TAYLOR))
+        made = attempt(logistic(iterations=examples(20, fewer=14), **TAYLOR))
         made(over)
         received = np.array(
             [[gmpy2.jacobi(ciphertext, key(made)) for ciphertext in column] for column in encrypted(made, "lab")]

@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from tests.thorough import every
 from vfl_node.data.features import Encoder, Features
 from vfl_node.job import Evaluate, Serve
 from vfl_node.privacy.attacks.longitudinal import Longitudinal
@@ -42,7 +43,7 @@ def sent(both: Any) -> list[Tensor]:
     return [codec.decode(tensor, dtype=torch.float32, shape=tuple(tensor.shape)) for tensor in tensors]
 
 
-@pytest.mark.parametrize("strategy", [*ROWS, *EMBEDDINGS])
+@pytest.mark.parametrize("strategy", every(2, [*ROWS, *EMBEDDINGS]))
 def test_made_up_rows_cross_as_all_others_do(strategy: str, run: Any, synthetic: Any) -> None:
     parties = synthetic(300, (0.7, 0.6))
     wide = {"bottom": (16, 32)}  # some unit passes the ReLU in every row

@@ -79,6 +79,7 @@ class ShareMachine(ABC):
         self._section, self.number = section, 0
         self._receivers: dict[int, int] = {}
         self._dealt = [0] * self.parties
+        self._roots: dict[Randomness, Randomness] = {}
         self._turn = sum(int(word) for word in section.split() if word.isdigit())  # who is the first to get something
 
     @property
@@ -122,7 +123,9 @@ class ShareMachine(ABC):
 
     def _draw(self, seed: Randomness, number: int, name: str, shape: Shape) -> Ring:
         """A party's share of a random value."""
-        drawn = Randomness(self._section_seed(seed)).derive(f"{number} {name}").uint64(int(np.prod(shape, dtype=np.int64)))
+        if seed not in self._roots:
+            self._roots[seed] = Randomness(self._section_seed(seed))
+        drawn = self._roots[seed].derive(f"{number} {name}").uint64(prod(shape))
         return drawn.reshape(shape)
 
 
