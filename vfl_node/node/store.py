@@ -47,6 +47,7 @@ class Store:
     Attributes:
         folder: of its state.
         partner: what this node remembers of a peer beyond any job; the same object for every job.
+        changes: how many there were to the jobs since this was opened; as long as it stays, so does each job.
         on_written: called when a job is written, with it as it was (None: it is new) and as it is; quick, and raises nothing.
     """
 
@@ -66,6 +67,7 @@ class Store:
         self._unwritten: dict[str, Record] = {}
         self.on_written: Callable[[Record | None, Record], None] = lambda before, now: None
         self._reported: set[str] = set()
+        self.changes = 0
         try:
             folder.mkdir(parents=True, exist_ok=True)
             folder.chmod(0o700)
@@ -94,7 +96,7 @@ class Store:
 
     @property
     def requests(self) -> Path:
-        """The folder where requests lie while they are read; it is emptied when the node starts."""
+        """The folder of what lies on the disk for a moment; it is emptied when the node starts."""
         return self.folder / "requests"
 
     def close(self) -> None:
@@ -195,6 +197,7 @@ class Store:
         """Store how a job ended: in memory at once, and on the disk as soon as it can be written. Never raises."""
         with self._lock:
             self._unwritten[record.id] = record
+            self.changes += 1
         self.settle()
 
     def settle(self) -> None:
@@ -288,6 +291,7 @@ class Store:
             self.check_there()
             self._index.prune(record.id, record.state)
             self._unwritten.pop(record.id, None)
+            self.changes += 1
         shutil.rmtree(self.folder / "jobs" / record.id, ignore_errors=True)
 
     def pruned_state(self, job_id: str) -> State | None:
@@ -329,6 +333,7 @@ class Store:
                 self._index.put({name: getattr(record, name) for name in COLUMNS}, anew=verb == "INSERT")
                 self._index.keep(record.id, documents)
             self._unwritten.pop(record.id, None)
+            self.changes += 1
             self.on_written(before[0] if before else None, record)
 
     def _read(self, rows: list[tuple[str, dict[str, Any] | None]]) -> list[Record]:
