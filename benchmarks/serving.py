@@ -10,8 +10,9 @@ For each direction two new nodes train for an epoch. Then the asker's owner asks
 - for 1,000 records at once,
 - and with many clients at once for one record each, over connections that stay open.
 
-Beside the wall time stands the CPU time of each node and of the clients, which are threads of this program: it holds also where other programs run. ``--sample`` looks every 5 ms at
-what the threads of the nodes do, which itself takes a little, and prints where their CPU time went.
+Beside the wall time stands the CPU time of each node and of the clients, which are threads of this program: it holds also where
+other programs run. ``--sample`` looks every 5 ms at what the threads of the nodes do, which itself takes a little, and prints
+where their CPU time went.
 """
 
 from __future__ import annotations

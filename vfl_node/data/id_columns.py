@@ -13,7 +13,6 @@ from vfl_node.data.identifiers import Identifiers, canonical, composite
 from vfl_node.errors import DataError
 from vfl_node.job import IdForm
 
-
 FEW = 16
 """So many ids are made sooner one by one than by Arrow, whose calls take as long as some ids each."""
 

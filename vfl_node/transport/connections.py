@@ -146,9 +146,9 @@ class Connections:
 
 def _sockets() -> Iterator[tuple[int, int]]:
     """Inode and descriptor of each socket of this process."""
-    for name in os.listdir(_DESCRIPTORS):  # not pathlib, which takes several times as long
+    for name in os.listdir(_DESCRIPTORS):  # noqa: PTH208 - pathlib takes several times as long
         with suppress(OSError):
-            target = os.readlink(_DESCRIPTORS + name)
+            target = os.readlink(_DESCRIPTORS + name)  # noqa: PTH115
             if target.startswith("socket:["):
                 yield int(target[8:-1]), int(name)
 
