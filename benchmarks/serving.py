@@ -10,8 +10,9 @@ For each direction two new nodes train for an epoch. Then the asker's owner asks
 - for 1,000 records at once,
 - and with many clients at once for one record each, over connections that stay open.
 
-Beside the wall time stands the CPU time of each node: it holds also where other programs run. ``--sample`` looks every 5 ms at
-what the threads of the nodes do, which itself takes a little, and prints where their CPU time went.
+Beside the wall time stands the CPU time of each node and of the clients, which are threads of this program: it holds also where
+other programs run. ``--sample`` looks every 5 ms at what the threads of the nodes do, which itself takes a little, and prints
+where their CPU time went.
 """
 
 from __future__ import annotations
@@ -180,10 +181,11 @@ def place_of(frame: FrameType | None) -> str:
 def measure(serving: Serving, what: str, run: Callable[[], Sequence[float]], rate: int = 0) -> None:
     """Print a row: median and 90 % of the seconds that ``run`` finds; with ``rate`` requests in all, requests a second."""
     before = {role: serving.places(role) for role in ROLES}
-    began, cpu = time.perf_counter(), serving.cpu_s()
+    began, cpu, own = time.perf_counter(), serving.cpu_s(), time.process_time()
     seconds = list(run())
     requests, after = rate or len(seconds), serving.cpu_s()
-    spent = " | ".join(f"{1000 * (after[role] - cpu[role]) / requests:.1f}" for role in ROLES)
+    each = [after[role] - cpu[role] for role in ROLES] + [time.process_time() - own]
+    spent = " | ".join(f"{1000 * each_s / requests:.1f}" for each_s in each)
     wall = time.perf_counter() - began
     median, most = statistics.median(seconds), sorted(seconds)[int(0.9 * len(seconds))]
     times = f"{1000 * median:.1f} | {1000 * most:.1f}" if not rate else f"{rate / wall:.0f}/s | –"
@@ -206,7 +208,8 @@ def main() -> None:
     parser.add_argument("--limit", type=float)
     parser.add_argument("--sample", action="store_true")
     options = parser.parse_args()
-    print("| to | what | requests | median ms | 90 % | CPU ms a request, active | passive |\n|---|---|---|---|---|---|---|")
+    print("| to | what | requests | median ms | 90 % | CPU ms a request, active | passive | clients |")
+    print("|---|---|---|---|---|---|---|---|")
     for role in [options.to] if options.to else ROLES:
         with Serving(role, options.records, options.batch_size, sample=options.sample, limit=options.limit) as serving:
             measure_all(serving, options)

@@ -50,7 +50,8 @@ class VflError(Exception):
 
 def peer_text(text: str, limit: int = 300) -> str:
     """What a peer wrote, fit for a terminal and a log: printable characters only, and not too many."""
-    return "".join(character for character in text[:limit] if character.isprintable())
+    text = text[:limit]
+    return text if text.isprintable() else "".join(filter(str.isprintable, text))
 
 
 class UsageError(VflError):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vfl_node.data.id_columns import UnusableId, identifiers_of
+from vfl_node.data import id_columns
+from vfl_node.data.id_columns import FEW, UnusableId, identifiers_of
 from vfl_node.data.identifiers import canonical, composite
 from vfl_node.errors import DataError
 from vfl_node.job import IdForm
@@ -34,6 +37,15 @@ ODD = [
     "\x1c7",
 ]
 LONG = "x" * 65_536
+
+
+@pytest.fixture(autouse=True, scope="module", params=[0, FEW])
+def few(request: pytest.FixtureRequest) -> Iterator[None]:
+    """All cells at once, and few of them one by one."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(id_columns, "FEW", request.param)
+        yield
+
 
 cells = (
     st.sampled_from(ODD)

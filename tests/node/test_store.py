@@ -42,6 +42,23 @@ from vfl_node.transport.pipe import Traffic
 JOB = parse("name: trial\nparties: {active: clinic, passive: lab}\n", Job, source="j")
 
 
+def test_every_change_of_a_job_changes_what_others_remember_of_it_by(tmp_path: Path) -> None:
+    store = Store(tmp_path / "s")
+    seen = [store.changes]
+    record = store.add(JOB, submitter="clinic")
+    seen.append(store.changes)
+    record = store.update(record, state="failed")
+    seen.append(store.changes)
+    store.end(replace(record, finished="now"))
+    seen.append(store.changes)
+    store.remove(record)
+    assert sorted({*seen, store.changes}) == [*seen, store.changes]
+    before = store.changes
+    assert store.records() == []
+    assert store.changes == before
+    store.close()
+
+
 def test_a_reopened_store_knows_its_jobs(tmp_path: Path) -> None:
     store = Store(tmp_path / "s")
     record = store.add(JOB, submitter="clinic")

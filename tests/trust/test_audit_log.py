@@ -7,6 +7,7 @@ import os
 import random
 import stat
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,21 @@ def test_a_line_says_who_did_what_and_follows_on_the_one_before(tmp_path: Path) 
     assert (verdict.lines, verdict.first, verdict.last, verdict.digest, verdict.faults) == (2, 1, 2, second["sha256"], ())
     assert [line["n"] for line in log.newest(10)] == [2, 1]
     assert [line["n"] for line in log.newest(10, before=2)] == [1]
+
+
+def test_lines_that_are_written_together_are_one_chain_and_refusals_are_counted(tmp_path: Path) -> None:
+    deed = Deed("anna", "token", "127.0.0.1", "POST", "/api/jobs", "j", 201)
+    log = AuditLog(tmp_path)
+    log.add_all([deed, *[replace(deed, result=403)] * 3, replace(deed, object="k")])
+    log.flush()
+    lines = read(tmp_path)
+    assert [(line["object"], line["result"], line.get("count")) for line in lines] == [
+        ("j", 201, None),
+        ("k", 201, None),
+        ("j", 403, 1),
+        ("j", 403, 2),
+    ]
+    assert verify_log(tmp_path).faults == ()
 
 
 def test_an_empty_log_is_whole(tmp_path: Path) -> None:

@@ -224,7 +224,7 @@ class Identifiers(Sequence[bytes]):
 
     def repeats(self) -> NDArray[np.int64]:
         """Places of ids that repeat an earlier one, int64[k], ascending."""
-        return self._ordered[1]
+        return self._ordered[1] if len(self) > 1 else np.empty(0, dtype=np.int64)
 
     def digest(self) -> bytes:
         """32 bytes, the same for the same ids in any order: SHA-256 of their 128-bit digests in canonical order.

@@ -139,7 +139,8 @@ class TextColumns:
     def blocks(self, name: str) -> Iterator[list[str]]:
         """The cells of column ``name``, a batch of rows at a time; empty where there is no value."""
         for chunk in self._kept[name]:
-            yield pc.fill_null(text_of(chunk), "").to_pylist()
+            cells = text_of(chunk)
+            yield (pc.fill_null(cells, "") if cells.null_count else cells).to_pylist()
 
     def chunks(self, name: str) -> Iterator[pa.Array]:
         """The cells of column ``name`` as text in Arrow's form; null or empty where there is no value."""

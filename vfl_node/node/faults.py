@@ -96,6 +96,15 @@ def starting(folder: Path) -> Iterator[None]:
         raise cannot_use(folder, error) from None
 
 
+@contextmanager
+def explaining() -> Iterator[None]:
+    """Turns errors of the system and of SQLite into a StateError that says what to do."""
+    try:
+        yield
+    except (OSError, sqlite3.Error) as error:
+        raise explain(error) from None
+
+
 def _is_full(folder: Path) -> bool:
     try:
         return shutil.disk_usage(folder).free < LEAST_FREE

@@ -140,7 +140,7 @@ def read_request(settings: Settings, store: Store, job: Job, request: bytes) -> 
     """As :func:`vfl_node.prediction.requests.read_request`."""
     record, stored = trained_by(store, predict_of(job).model)
     kinds = requests.kinds_read(record.job, stored, job)
-    return requests.read_request(settings, record.job, stored, job, request, store.requests, kinds)
+    return requests.read_request(settings, record.job, stored, job, request, kinds)
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,8 @@ class AskedModel:
     """What requests of this node's owner for predictions by one model have in common.
 
     Attributes:
-        spec: of the job that trained it.
+        changes: of the store, before it was looked up.
+        folder: of the job that trained it.
         stamp: of what that has kept.
         job: that answers them.
         trained: the job that trained it.
@@ -156,7 +157,8 @@ class AskedModel:
         kinds: column → what is declared of it, of those that are read.
     """
 
-    spec: str
+    changes: int
+    folder: JobFolder
     stamp: tuple[int, ...] | None
     job: Job
     trained: Job
@@ -177,22 +179,22 @@ class AskedModels:
         Raises:
             VflError: as :func:`job_for` and :func:`check`; or there is no such job (``E_UNKNOWN_JOB``).
         """
-        record, own = self._store.record(model), self._settings.name
-        stamp = self._store.job_folder(record).predictor_stamp
-        found = self._found.get((model, new))
-        if found is None or (found.spec, found.stamp) != (record.spec, stamp) or stamp is None:
+        changes, found = self._store.changes, self._found.get((model, new))
+        if found is None or found.changes != changes or found.folder.predictor_stamp != found.stamp:
+            record, own = self._store.record(model), self._settings.name
+            folder = self._store.job_folder(record)
+            stamp = folder.predictor_stamp
             job = job_for(self._store, model, own, new=new)
             check(self._store, job, own, own)
             _, stored = trained_by(self._store, model)
             kinds = requests.kinds_read(record.job, stored, job)
             self._found = dict(list(self._found.items())[1 - MOST_ASKED :])
-            found = self._found[model, new] = AskedModel(record.spec, stamp, job, record.job, stored, kinds)
+            found = self._found[model, new] = AskedModel(changes, folder, stamp, job, record.job, stored, kinds)
         return found
 
     def read(self, asked: AskedModel, request: bytes) -> Records:
         """The records that a request names. Raises DataError."""
-        scratch = self._store.requests
-        return requests.read_request(self._settings, asked.trained, asked.stored, asked.job, request, scratch, asked.kinds)
+        return requests.read_request(self._settings, asked.trained, asked.stored, asked.job, request, asked.kinds)
 
 
 def load_model(store: Store, model: str, settings: Settings) -> Model:

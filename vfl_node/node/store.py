@@ -11,8 +11,8 @@ import secrets
 import shutil
 import sqlite3
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -24,7 +24,7 @@ from vfl_node.execution.folder import JobFolder
 from vfl_node.execution.outcome import JobOutcome
 from vfl_node.execution.trial import Trial
 from vfl_node.job import Job
-from vfl_node.node.faults import cannot_use, explain
+from vfl_node.node.faults import cannot_use, explaining
 from vfl_node.node.index import COLUMNS, Index
 from vfl_node.node.lineages import Lineages
 from vfl_node.node.listing import JobLine
@@ -49,6 +49,7 @@ class Store:
         folder: of its state.
         partner: what this node remembers of a peer beyond any job; the same object for every job.
         lineages: which of its tables are about the same records.
+        changes: how many there were to the jobs since this was opened; as long as it stays, so does each job.
         on_written: called when a job is written, with it as it was (None: it is new) and as it is; quick, and raises nothing.
     """
 
@@ -69,6 +70,7 @@ class Store:
         self._unwritten: dict[str, Record] = {}
         self.on_written: Callable[[Record | None, Record], None] = lambda before, now: None
         self._reported: set[str] = set()
+        self.changes = 0
         try:
             folder.mkdir(parents=True, exist_ok=True)
             folder.chmod(0o700)
@@ -97,7 +99,7 @@ class Store:
 
     @property
     def requests(self) -> Path:
-        """The folder where requests lie while they are read; it is emptied when the node starts."""
+        """The folder of what lies on the disk for a moment; it is emptied when the node starts."""
         return self.folder / "requests"
 
     def close(self) -> None:
@@ -160,12 +162,12 @@ class Store:
 
     def keep(self, job_id: str, documents: Documents) -> None:
         """Keep more documents with a job; one of a name that there is stays as it is. Raises StateError."""
-        with self._lock, self._explain_errors(), self._index.transaction():
+        with self._lock, explaining(), self._index.transaction():
             self._index.keep(job_id, documents)
 
     def documents(self, job_id: str) -> dict[str, bytes]:
         """What is kept with a job, by name. Raises StateError where that is damaged (``E_STATE_CORRUPT``), or as others do."""
-        with self._lock, self._explain_errors():
+        with self._lock, explaining():
             found = dict(self._index.documents(job_id))
         if None in found.values():
             hint = "stop the node and restore jobs.sqlite from a backup"
@@ -174,12 +176,12 @@ class Store:
 
     def kept_with(self, name: str, body: bytes) -> list[str]:
         """The ids of the jobs that have a document of this name and body, the last kept first. Raises StateError."""
-        with self._lock, self._explain_errors():
+        with self._lock, explaining():
             return self._index.jobs_with(name, body)
 
     def standing(self, *states: State, submitter: str | None = None) -> list[Record]:
         """The jobs in one of these states, oldest first; those of one submitter, if it is given. Raises StateError."""
-        with self._lock, self._explain_errors():
+        with self._lock, explaining():
             found = self._read(self._index.standing(*states, submitter=submitter))
         return [record for record in reversed(found) if record.state in states]
 
@@ -198,6 +200,7 @@ class Store:
         """Store how a job ended: in memory at once, and on the disk as soon as it can be written. Never raises."""
         with self._lock:
             self._unwritten[record.id] = record
+            self.changes += 1
         self.settle()
 
     def settle(self) -> None:
@@ -219,7 +222,7 @@ class Store:
 
     def get(self, job_id: str) -> Record | None:
         """One job, or None. Raises StateError where the index cannot be read."""
-        with self._lock, self._explain_errors():
+        with self._lock, explaining():
             return next(iter(self._read(self._index.rows(job_id))), None)
 
     def record(self, job_id: str) -> Record:
@@ -236,30 +239,30 @@ class Store:
 
     def records(self) -> list[Record]:
         """Every job, newest first. Raises StateError where the index cannot be read."""
-        with self._lock, self._explain_errors():
+        with self._lock, explaining():
             return self._read(self._index.rows())
 
     def lines(self, needed: Collection[str]) -> list[JobLine]:
         """What a list of every job is made of, newest first, as far as it is ``needed``. Raises StateError."""
-        with self._lock, self._explain_errors():
+        with self._lock, explaining():
             lines = [JobLine(number, *cast(Any, cells)) for number, cells in self._index.lines(needed)]
             return [line.ended_as(self._unwritten[line.id]) if line.id in self._unwritten else line for line in lines]
 
     def numbered(self, numbers: Sequence[int]) -> list[Record]:
         """The jobs of these lines, in their order. Raises StateError where the index cannot be read."""
-        with self._lock, self._explain_errors():
+        with self._lock, explaining():
             return self._read(self._index.numbered(numbers))
 
     def keep_figures(self, found: Mapping[Record, str]) -> None:
         """Store figures of jobs, all at once; of one that has changed meanwhile they are left out. Raises StateError."""
-        with self._lock, self._explain_errors(), self._index.transaction():
+        with self._lock, explaining(), self._index.transaction():
             for record, figures in found.items():
                 if record.id not in self._unwritten and self.get(record.id) == record:
                     self._write(replace(record, figures=figures), "REPLACE")
 
     def count(self, submitter: str) -> int:
         """How many jobs of ``submitter`` are in the index. Raises StateError where the index cannot be read."""
-        with self._lock, self._explain_errors():
+        with self._lock, explaining():
             return self._index.count(submitter)
 
     def prune(self, limits: Retention, *, models: bool = False, dry: bool = False) -> list[str]:
@@ -287,15 +290,16 @@ class Store:
 
     def remove(self, record: Record) -> None:
         """Remove a job that has ended for good, with its folder; its id stays known. Raises StateError."""
-        with self._lock, self._explain_errors():
+        with self._lock, explaining():
             self.check_there()
             self._index.prune(record.id, record.state)
             self._unwritten.pop(record.id, None)
+            self.changes += 1
         shutil.rmtree(self.folder / "jobs" / record.id, ignore_errors=True)
 
     def pruned_state(self, job_id: str) -> State | None:
         """In which state a job of this id was pruned; None if none was."""
-        with self._lock, self._explain_errors():
+        with self._lock, explaining():
             return cast(State | None, self._index.pruned_state(job_id))
 
     def job_folder(self, record: Record) -> JobFolder:
@@ -324,7 +328,7 @@ class Store:
             log.warning("what a job kept cannot be removed yet", job=record.id, reason=str(error))
 
     def _write(self, record: Record, verb: Literal["INSERT", "REPLACE"], documents: Documents = NO_DOCUMENTS) -> None:
-        with self._lock, self._explain_errors():
+        with self._lock, explaining():
             self.check_there()
             failpoints.reach("index")
             before = [Record(**cast(Any, values)) for _, values in self._index.rows(record.id) if values]
@@ -332,17 +336,10 @@ class Store:
                 self._index.put({name: getattr(record, name) for name in COLUMNS}, anew=verb == "INSERT")
                 self._index.keep(record.id, documents)
             self._unwritten.pop(record.id, None)
+            self.changes += 1
             self.on_written(before[0] if before else None, record)
 
     def _read(self, rows: list[tuple[str, dict[str, Any] | None]]) -> list[Record]:
         return [
             self._unwritten.get(row_id) or (Record(**values) if values else damaged_record(row_id)) for row_id, values in rows
         ]
-
-    @contextmanager
-    def _explain_errors(self) -> Iterator[None]:
-        """Turn errors of the system and of SQLite into a StateError that says what to do."""
-        try:
-            yield
-        except (OSError, sqlite3.Error) as error:
-            raise explain(error) from None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -17,11 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vfl_node.data.named import data_of
-from vfl_node.data.readers.opening import open_input
+from vfl_node.data.readers.contract import Reader
+from vfl_node.data.readers.opening import open_given, open_input
 from vfl_node.data.reading import columns_for, table_of
 from vfl_node.data.tables import Table
 from vfl_node.data.text_columns import TextColumns
-from vfl_node.errors import DataError, PolicyError, UsageError, VflError
+from vfl_node.errors import PolicyError, UsageError, VflError
 from vfl_node.job import Job
 from vfl_node.metrics.weighted import predict_classes
 from vfl_node.prediction.jobs import predict_of
@@ -34,6 +34,11 @@ from vfl_node.training.predictor import Predicted, predictor_of
 
 MOST_WAITING = 64
 """Requests that may wait for their turn."""
+
+_GIVEN = "the records to predict"
+"""What errors call a request."""
+
+_REQUEST = Data(path=Path(_GIVEN))
 
 NO_FEATURES: Mapping[str, Any] = {"label": None, "image": None, "order": None, "group": None, "keys": {}}
 """What is not read of a table whose columns a model's encoder knows, and its image."""
@@ -90,7 +95,13 @@ class Records:
 
 
 def read_records(
-    settings: Settings, trained: Job, kinds: Mapping[str, Declared], source: Data, *, all_columns: bool
+    settings: Settings,
+    trained: Job,
+    kinds: Mapping[str, Declared],
+    source: Data,
+    *,
+    all_columns: bool,
+    reader: Reader | None = None,
 ) -> Records:
     """Read records with the columns that a model reads; other columns are left out.
 
@@ -100,13 +111,14 @@ def read_records(
         kinds: column → what is declared of it, of those that the model reads.
         source: where the records are; it names the id columns.
         all_columns: whether every one of them must be there.
+        reader: of the records, closed here; None: of the input that ``source`` names.
 
     Raises:
         DataError: as :func:`vfl_node.data.reading.read_table`; a column is missing (``E_COLUMN``).
     """
     ids = (source.id,) if isinstance(source.id, str) else source.id
     form, party = trained.align.id_form, settings.name
-    with closing(open_input(source, party=party)) as reader:
+    with closing(reader or open_input(source, party=party)) as reader:
         fitted = {name: declare_fitted(declared) for name, declared in kinds.items()}
         present: dict[str, Declared] = {name: fitted.get(name, "ignore") for name in reader.names if name not in ids}
         columns = {**present, **fitted} if all_columns else present
@@ -134,10 +146,9 @@ def read_request(
     stored: StoredPredictor,
     job: Job,
     request: bytes,
-    scratch: Path,
     kinds: Mapping[str, Declared],
 ) -> Records:
-    """Read a request of this node's owner, as :func:`read_records`; errors do not name the temporary file.
+    """Read a request of this node's owner, as :func:`read_records`.
 
     Args:
         settings: of this party.
@@ -145,20 +156,12 @@ def read_request(
         stored: what this party has stored of it for predictions.
         job: that predicts.
         request: CSV.
-        scratch: folder for the temporary file.
         kinds: as :func:`kinds_read`.
     """
-    new = predict_of(job).rows == "new"
-    with tempfile.NamedTemporaryFile(dir=scratch) as file:
-        file.write(request)
-        file.flush()
-        source = Data(path=Path(file.name), id=data_of(settings, trained).id)
-        try:
-            records = read_records(settings, trained, kinds, source, all_columns=new)
-            return replace(records, classes=stored.classes, threshold=trained.evaluate.threshold)
-        except DataError as error:
-            message = error.message.replace(file.name, "the records to predict")
-            raise DataError(message, code=error.code, hint=error.hint) from None
+    source = _REQUEST.model_copy(update={"id": data_of(settings, trained).id})  # made anew it would take four times as long
+    new, reader = predict_of(job).rows == "new", open_given(request, f"{settings.name}: {_GIVEN}")
+    records = read_records(settings, trained, kinds, source, all_columns=new, reader=reader)
+    return replace(records, classes=stored.classes, threshold=trained.evaluate.threshold)
 
 
 class PredictionRequest:

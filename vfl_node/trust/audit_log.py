@@ -19,7 +19,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -98,9 +98,18 @@ class AuditLog:
 
     def add(self, deed: Deed) -> None:
         """Append a line, at once. Refusals are counted instead, where one was written shortly before. Never raises."""
-        if not deed.refused:
-            self._append(asdict(deed))
-            return
+        self.add_all([deed])
+
+    def add_all(self, deeds: Sequence[Deed]) -> Sequence[None]:
+        """The same of several; those that were not refused come first, and wait for the disk once. Returns None for each."""
+        if done := [vars(deed) for deed in deeds if not deed.refused]:
+            self._append(done)
+        for deed in deeds:
+            if deed.refused:
+                self._refuse(deed)
+        return [None] * len(deeds)
+
+    def _refuse(self, deed: Deed) -> None:
         with self._counting:
             self._counts[deed.person] = self._counts.get(deed.person, 0) + 1
             self._refused[deed.person] = deed
@@ -122,7 +131,7 @@ class AuditLog:
                 refused, now + REFUSALS_S
             )
         for person, deed in refused.items():
-            self._append(asdict(deed) | {"count": counts[person]})
+            self._append([vars(deed) | {"count": counts[person]}])
 
     def newest(self, size: int, before: int | None = None) -> list[dict[str, Any]]:
         """The last ``size`` lines, or the last before the one of this number, newest first; unreadable ones are left out.
@@ -141,12 +150,12 @@ class AuditLog:
                         found.append(entry)
         return found
 
-    def _append(self, content: dict[str, Any]) -> None:
-        """Append a line; who comes first writes for all who wait for their turn, so that they wait for the disk once."""
-        waiting = _Line(content)
-        self._waiting.append(waiting)
+    def _append(self, contents: Sequence[dict[str, Any]]) -> None:
+        """Append lines; who comes first writes for all who wait for their turn, so that they wait for the disk once."""
+        waiting = [_Line(content) for content in contents]
+        self._waiting.extend(waiting)
         with self._lock:
-            if waiting.over:
+            if all(line.over for line in waiting):
                 return
             together = [self._waiting.popleft() for _ in range(len(self._waiting))]
             try:

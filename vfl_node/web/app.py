@@ -43,7 +43,7 @@ from vfl_node.web.policy import list_policy_routes
 from vfl_node.web.queue import list_queue_routes, read_priority
 from vfl_node.web.trust import list_routes
 from vfl_node.web.view import NodeView, find_job
-from vfl_node.web.waiting import wait_for
+from vfl_node.web.waiting import Asking, wait_for
 from vfl_node.web.wanted import WAITING, read_wanted
 
 log = structlog.get_logger()
@@ -150,6 +150,7 @@ class _Board:
         self._access = access
         self._pages = Pages()
         self._streams = JobStreams()
+        self._asking = Asking(view)
 
     def asset(self, request: Request) -> Response:
         """A style sheet or script: part of the software, which the login page needs, too."""
@@ -242,7 +243,7 @@ class _Board:
             job = await run_in_threadpool(self._view.predict_new, model, body, person_of(request))
             name_object(request, f"{model} {job['id']}")
             return JSONResponse(job, 202)
-        prediction, over = await run_in_threadpool(self._view.predict, model, body), False
+        prediction, over = await self._asking.ask(model, body), False
         try:
             over = await wait_for(prediction, request)
         finally:

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import structlog
-from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.routing import Route
@@ -22,6 +21,7 @@ from vfl_node.trust.audit_log import AuditLog, Deed
 from vfl_node.trust.people import OWNER
 from vfl_node.web.access import Access, Caller
 from vfl_node.web.roles import ROWS, Admission
+from vfl_node.web.together import Together
 
 log = structlog.get_logger()
 
@@ -40,6 +40,7 @@ def guard(
     Raises:
         LookupError: a route has no row.
     """
+    recorder = Together(audit.add_all) if audit else None
     for route in routes:
         found = {}
         for method in sorted((route.methods or set()) - {"HEAD"}):
@@ -47,7 +48,7 @@ def guard(
             if name not in rows:
                 raise LookupError(f"nobody has said who may use {name}: add a row to vfl_node/web/roles.py")
             found[method] = rows[name]
-        route.app = Gate(route, found, access, audit)
+        route.app = Gate(route, found, access, recorder)
     return list(routes)
 
 
@@ -89,12 +90,14 @@ class Gate:
         route: the route.
         rows: method → who may use it.
         access: the keys of the node.
-        audit: where it is recorded.
+        recorder: records it; None: nobody does.
     """
 
-    def __init__(self, route: Route, rows: Mapping[str, Admission], access: Access, audit: AuditLog | None) -> None:
+    def __init__(
+        self, route: Route, rows: Mapping[str, Admission], access: Access, recorder: Together[Deed, None] | None
+    ) -> None:
         self._app, self._pattern = route.app, route.path
-        self._rows, self._access, self._audit = rows, access, audit
+        self._rows, self._access, self._recorder = rows, access, recorder
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """As :meth:`_pass`, and count it."""
@@ -139,7 +142,7 @@ class Gate:
         if refused is not None:
             await self._record(request, refused.status_code if isinstance(refused, HTTPException) else 403)
             raise refused
-        if self._audit is None or (request.method in ("GET", "HEAD") and not row.recorded):
+        if self._recorder is None or (request.method in ("GET", "HEAD") and not row.recorded):
             await self._app(scope, receive, send)
             return
         await self._app_recorded(request, scope, receive, send)
@@ -186,7 +189,7 @@ class Gate:
             raise
 
     async def _record(self, request: Request, status: int) -> None:
-        if self._audit is None:
+        if self._recorder is None:
             return
         caller = caller_of(request)
         deed = Deed(
@@ -198,4 +201,4 @@ class Gate:
             object=getattr(request.state, "object", "") or " ".join(map(str, request.path_params.values())),
             result=status,
         )
-        await run_in_threadpool(self._audit.add, deed)
+        await self._recorder.ask(deed)

@@ -1,18 +1,51 @@
-"""Waiting for the answer to a request for predictions, for as long as somebody wants it."""
+"""Asking for predictions, and waiting for the answer for as long as somebody wants it."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import suppress
 
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from vfl_node.web.gate import may_still
-from vfl_node.web.view import PredictionView
+from vfl_node.web.together import Together
+from vfl_node.web.view import NodeView, PredictionView
+
+SHORT_BYTES = 1 << 16
+"""Requests of so many bytes are read together; a longer one lets none of them wait."""
 
 LOOK_S = 1.0
 """How often the credentials of somebody who waits are looked at: a token may be revoked by another process."""
+
+
+class Asking:
+    """Asks for predictions of known records, on other threads.
+
+    Args:
+        view: the node.
+    """
+
+    def __init__(self, view: NodeView) -> None:
+        self._view = view
+        self._together = Together(self._ask_all)
+
+    async def ask(self, model: str, body: bytes) -> PredictionView:
+        """As :meth:`vfl_node.web.view.NodeView.predict`."""
+        if len(body) > SHORT_BYTES:
+            return await run_in_threadpool(self._view.predict, model, body)
+        return await self._together.ask((model, body))
+
+    def _ask_all(self, asked: Sequence[tuple[str, bytes]]) -> list[PredictionView | Exception]:
+        found: list[PredictionView | Exception] = []
+        for model, body in asked:
+            try:
+                found.append(self._view.predict(model, body))
+            except Exception as error:  # noqa: BLE001 - the answer to this request alone
+                found.append(error)
+        return found
 
 
 async def wait_for(prediction: PredictionView, request: Request) -> bool:

@@ -265,6 +265,37 @@ class LocalFile(InputFile):
         return None if error.errno is None else unreadable(error, self.source)  # else a decompressor's
 
 
+class GivenFile(InputFile):
+    """A file that came as bytes.
+
+    Args:
+        content: all of them.
+        source: party and what it is, for errors.
+    """
+
+    def __init__(self, content: bytes, source: str) -> None:
+        self._content = content
+        super().__init__(source)
+
+    @override
+    def _open(self) -> BinaryIO:
+        return io.BytesIO(self._content)
+
+    @override
+    def native(self) -> pa.NativeFile:
+        import pyarrow as pa
+
+        return pa.BufferReader(self._content)
+
+    @override
+    def check(self) -> None:
+        """Nothing: these bytes do not change."""
+
+    @override
+    def refusal(self, error: OSError) -> DataError | StateError | None:
+        return None  # a decompressor's
+
+
 def _signature(head: bytes) -> Signature | None:
     for signature in SIGNATURES:
         if head.startswith(signature.start, signature.at):

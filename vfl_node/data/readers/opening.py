@@ -7,7 +7,7 @@ from pathlib import Path
 from vfl_node.data.readers.contract import OpenReader, Reader
 from vfl_node.data.readers.csv import CsvReader
 from vfl_node.data.readers.folder import FolderReader, files_of
-from vfl_node.data.readers.input_file import InputFile, LocalFile
+from vfl_node.data.readers.input_file import GivenFile, InputFile, LocalFile
 from vfl_node.errors import UsageError
 from vfl_node.settings.declared import DecimalSign
 from vfl_node.settings.source import READERS
@@ -46,6 +46,11 @@ def open_sql(path: Path, *, party: str) -> Reader:
 def open_auto(path: Path, *, party: str, delimiter: str | None = None, decimal: DecimalSign | None = None) -> Reader:
     """A reader of a file, or of a folder of part files, by its first bytes; the dialect is for CSV."""
     return _open(path, party, None, delimiter=delimiter, decimal=decimal)
+
+
+def open_given(content: bytes, source: str) -> Reader:
+    """A reader of a file that came as bytes, by the first of them; errors call it ``source``."""
+    return _read(GivenFile(content, source), None, None, None)
 
 
 def open_csv(path: Path, *, party: str, delimiter: str | None = None, decimal: DecimalSign | None = None) -> Reader:

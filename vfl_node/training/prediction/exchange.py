@@ -136,6 +136,7 @@ class Exchange:
         self._channels, self._side, self._guard = tuple(session.data_peers.values()), side, guard
         self._numbers, self._outputs = side.terms.task == "regression", side.terms.outputs
         self._step = 0
+        self._told: set[int] = set()  # agreed batches that were admitted: their rows stay known
         self._sent: Recent[tuple[Tensor, training_pb2.Tensor]] = Recent()
         self._scored: Recent[tuple[list[training_pb2.Tensor], Probabilities]] = Recent()
 
@@ -154,7 +155,8 @@ class Exchange:
     async def _embed(self, side: EmbeddingSide, batches: Sequence[PredictionBatch], first: int) -> list[Probabilities]:
         (active,) = self._channels
         embeddings = [self._make(side, batch) for batch in batches]
-        self._guard.admit([batch.outgoing(side, h) for batch, (h, _) in zip(batches, embeddings, strict=True)])
+        made = zip(batches, embeddings, strict=True)
+        self._admit(batches, [batch.outgoing(side, h) for batch, (h, _) in made if not self._is_told(batch)])
         for step, (_, tensor) in enumerate(embeddings, start=first):
             await active.send(training_pb2.Embedding(step=step, tensor=tensor))
         if self.asking.asker:
@@ -168,7 +170,7 @@ class Exchange:
             known = self._scored.find(batch.number) if batch.agreed else None
             if known and known[0] == received:
                 scores.append(probabilities := known[1])
-                if asker:
+                if asker and not self._is_told(batch):
                     outgoing.append(batch.outgoing(side, torch.from_numpy(probabilities)))
                 continue
             parts = zip(self._channels, received, strict=True)
@@ -177,11 +179,11 @@ class Exchange:
             if batch.agreed:
                 size = probabilities.nbytes + sum(tensor.ByteSize() for tensor in received)
                 self._scored.keep(batch.number, (received, probabilities), size)
-            if asker:
+            if asker and not self._is_told(batch):
                 outgoing.append(batch.outgoing(side, torch.from_numpy(probabilities), torch.cat(embeddings, dim=1)))
         if asker is None:
             return scores
-        self._guard.admit(outgoing)
+        self._admit(batches, outgoing)
         for step, probabilities in enumerate(scores, start=first):
             await asker.send(prediction_pb2.Probabilities(step=step, values=probabilities.astype(_EXACT).tobytes()))
         return []
@@ -189,6 +191,15 @@ class Exchange:
     def join(self, parts: Sequence[Probabilities]) -> Probabilities:
         """The probabilities of all batches in one array, float64[n] or float64[n, K]."""
         return np.concatenate([np.empty((0, *self._outputs)), *parts])
+
+    def _is_told(self, batch: PredictionBatch) -> bool:
+        """Whether the peer was told about all rows of an agreed batch before: they stay known."""
+        return batch.agreed and batch.number in self._told
+
+    def _admit(self, batches: Sequence[PredictionBatch], outgoing: Sequence[OutgoingBatch]) -> None:
+        """Have the guard admit what is ``outgoing`` of ``batches``."""
+        self._guard.admit(outgoing)
+        self._told.update(batch.number for batch in batches if batch.agreed)
 
     def _make(self, side: EmbeddingSide, batch: PredictionBatch) -> tuple[Tensor, training_pb2.Tensor]:
         """The embedding of a batch, float[B, d], and the same as it is sent."""

@@ -98,7 +98,8 @@ class DisclosureGuard:
 
     def check(self, positions: Positions) -> None:
         """Check that the number of rows stays allowed with those at ``positions``. Raises PolicyError (``E_BUDGET``)."""
-        self._shown.check(positions)
+        if not find_known(positions, self._known).all():
+            self._shown.check(positions)
 
     def admit(self, batches: Sequence[OutgoingBatch]) -> None:
         """Count and attack what is about to be sent.
@@ -107,6 +108,8 @@ class DisclosureGuard:
             PolicyError: more rows than the owner allows (``E_BUDGET``), or the attacks are too successful (``E_LEAK``).
         """
         self._add_others()
+        if not batches:
+            return
         names = np.concatenate([batch.names for batch in batches])
         if find_known(names, self._known).all():
             return
