@@ -29,6 +29,7 @@ from vfl_node.crypto.paillier.keys import generate
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.engines.contract import Inline
+from vfl_node.engines.ray import link as links
 from vfl_node.engines.ray import sealing
 from vfl_node.engines.ray.cluster import Cluster
 from vfl_node.engines.threads import Threads
@@ -330,11 +331,11 @@ def settings_of(cluster, kind, folder):
     if kind == "token":
         (folder / "token").write_text(secrets.token_hex(32))
         (folder / "token").chmod(0o600)
-        return cluster.settings_with(token_file=folder / "token")
+        return cluster.settings_with(token_file=folder / "token", start_s=600)
     if kind == "no TLS":
-        return cluster.settings_with(ca=None, cert=None, key=None, allow_plain=True, start_s=12)
+        return cluster.settings_with(ca=None, cert=None, key=None, allow_plain=True, start_s=600)
     make_certificates(folder)
-    return cluster.settings_with(ca=folder / "ca.pem", start_s=12)
+    return cluster.settings_with(ca=folder / "ca.pem", start_s=600)
 
 
 @pytest.mark.parametrize(
@@ -345,7 +346,8 @@ def settings_of(cluster, kind, folder):
         ("authority", "certificates .* do not fit"),
     ],
 )
-def test_a_wrong_token_authority_or_no_tls_is_refused_in_time(cluster, tasks, tmp_path, kind, said):
+def test_a_wrong_token_authority_or_no_tls_is_refused_in_time(cluster, tasks, tmp_path, monkeypatch, kind, said):
+    monkeypatch.setattr(links, "_CONNECT_S", 600)  # nobody has to wait until a deadline
     with closing(Cluster(settings_of(cluster, kind, tmp_path), describe_build)) as engine, refused(said):
         list(engine.map(tasks.add, [1], 1))  # Ray itself would go on trying
     assert not running(link_of(engine).process.pid)

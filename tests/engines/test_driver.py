@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import importlib
 import os
+import socket
 import sys
 import threading
 import time
+from contextlib import suppress
 from multiprocessing.connection import Pipe
 from types import ModuleType, SimpleNamespace
 
@@ -33,9 +35,11 @@ class FakeRay(ModuleType):
     def __init__(self, cores):
         super().__init__("ray")
         self.cores, self.fault, self.lock, self.actors, self.lacking = cores, "", threading.Lock(), [], 0
+        self.exits, self.found = [], threading.Event()
+        self.found.set()
 
     def init(self, **_):
-        pass
+        self.found.wait()
 
     def remote(self, **_):
         return lambda worker: SimpleNamespace(remote=self.start)
@@ -87,12 +91,11 @@ class Node:
 
     def __init__(self, driver, ray, **plan):
         self.pipe, theirs = Pipe()
-        self.told, self.heard, self.number = {}, threading.Condition(), 0
+        self.told, self.heard, self.begun, self.number = {}, threading.Condition(), threading.Event(), 0
         given = {"address": "", "workers": 1, "slots": 1, "retries": 3, "start_s": 0.5, "build": ""} | plan
         self.driver = driver.Driver(os.dup(theirs.fileno()), driver.DriverPlan(**given))
         for main in (self.driver.serve, self.listen):
             threading.Thread(target=main, daemon=True).start()
-        self.pipe.send_bytes(b"K" + HANDLE + b"key")
 
     def listen(self):
         while True:
@@ -100,6 +103,9 @@ class Node:
                 message = self.pipe.recv_bytes()
             except (EOFError, OSError):
                 return
+            if message == b"S":  # a node sends nothing before
+                self.pipe.send_bytes(b"K" + HANDLE + b"key")
+                self.begun.set()
             if message[:1] == b"H":
                 self.pipe.send_bytes(b"A" + message[1:5] + b"key")
             elif message[:1] in b"RL":
@@ -108,6 +114,7 @@ class Node:
                     self.heard.notify_all()
 
     def give(self):
+        assert self.begun.wait(20)
         self.number += 1
         self.pipe.send_bytes(b"B" + HANDLE + self.number.to_bytes(8, "big") + b"block")
         return self.number
@@ -123,11 +130,13 @@ def start(monkeypatch):
     """Makes a node with its driver; the keys say how many cores there are, and the plan."""
     made = []
 
-    def make(cores, **plan):
+    def make(cores, found=True, **plan):
         ray = FakeRay(cores)
+        if not found:
+            ray.found.clear()
         monkeypatch.setitem(sys.modules, "ray", ray)
         driver = importlib.import_module(DRIVER)
-        driver.os = SimpleNamespace(getpid=os.getpid, _exit=lambda status: None)
+        driver.os = SimpleNamespace(getpid=os.getpid, _exit=ray.exits.append)
         driver._AGAIN_S, driver._END_S = 0.2, 0.0
         made.append(Node(driver, ray, **plan))
         return ray, made[-1]
@@ -135,7 +144,8 @@ def start(monkeypatch):
     monkeypatch.delitem(sys.modules, DRIVER, raising=False)
     yield make
     for node in made:
-        node.pipe.send_bytes(b"F" + HANDLE)
+        with suppress(OSError):  # a test has closed it
+            node.pipe.send_bytes(b"F" + HANDLE)
         node.pipe.close()
     sys.modules.pop(DRIVER, None)
 
@@ -185,6 +195,14 @@ def test_a_block_that_cannot_be_handed_to_a_worker_is_repeated_or_told(start, fa
     ray.fault = ""
     assert node.hears(node.give()) == b"Rresult"
     assert len(ray.actors) == 3
+
+
+def test_a_driver_ends_with_its_node_while_it_looks_for_the_cluster(start):
+    ray, node = start(1, found=False)
+    with socket.socket(fileno=os.dup(node.pipe.fileno())) as end:
+        end.shutdown(socket.SHUT_RDWR)  # as when its process ends
+    assert until(lambda: ray.exits)
+    ray.found.set()
 
 
 def test_a_worker_that_lacks_a_key_gets_it_again_but_not_for_ever(start):

@@ -77,11 +77,12 @@ class Driver:
         self._holders: dict[bytes, dict[int, Any]] = {}  # handle of a key → the actors that have it
         self._actors: dict[int, Any] = {}  # those that are ready
         self._admitted: dict[int, SimpleQueue[bytes]] = {}
-        self._started = 0
+        self._started, self._there = 0, False
         self._why, self._without = "", time.monotonic()  # why the last start failed; since when there is no actor
 
     def serve(self) -> None:
         """Work until the node closes the pipe or is gone. Does not return."""
+        threading.Thread(target=self._leave_early, daemon=True).start()
         try:
             ray.init(address=self._plan.address, namespace=f"vfl-{os.getpid()}-{time.time_ns()}", log_to_driver=False)
         except Exception as error:  # noqa: BLE001 - the node reads why
@@ -89,6 +90,7 @@ class Driver:
             sys.stderr.flush()
             os._exit(1)
         try:
+            self._there = True
             self._class = ray.remote(num_cpus=1, max_restarts=0, max_task_retries=0, scheduling_strategy="SPREAD")(Worker)
             self._send(b"S")
             for main in (self._watch, *[self._tend] * self._plan.workers):
@@ -102,6 +104,13 @@ class Driver:
             with suppress(Exception):
                 ray.shutdown()  # its actors end with it
             os._exit(0)
+
+    def _leave_early(self) -> None:
+        """End at once, where the node does so before the cluster is there: until then it sends nothing."""
+        with suppress(OSError):
+            self._pipe.poll(None)
+        if not self._there:
+            os._exit(1)
 
     def _receive(self, message: bytes) -> None:
         kind = message[:1]
