@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from benchmarks.sessions import limits_from, session
-from tests.engines.ray_cluster import STORE_BYTES, TestCluster, make_certificates
+from tests.engines.ray_cluster import STORE_BYTES, TestCluster, link_of, make_certificates, running
 from vfl_node.alignment.alignment import OwnRecords
 from vfl_node.alignment.protocols import align
 from vfl_node.crypto.build import describe_build
@@ -45,13 +45,6 @@ EXPONENT = int.from_bytes(b"an exponent of thirty-two bytes\x40", "little") // 8
 POWERS = Exponent(GROUP, EXPONENT, True)
 
 
-def running(process):
-    try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
-
-
 def soon(condition, seconds=60.0):
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -59,10 +52,6 @@ def soon(condition, seconds=60.0):
             return True
         time.sleep(0.02)
     return False
-
-
-def link_of(engine):
-    return engine._seat._link
 
 
 @contextmanager

@@ -72,8 +72,8 @@ def test_certificates_of_two_authorities_do_not_fit_whichever_side_finds_out(fil
 
 
 def test_a_certificate_that_does_not_name_the_address_is_told(files):
-    with head(files[0], "127.0.0.2") as address:
-        assert "not valid for '127.0.0.2'" in fault(address, files[0])
+    with head(files[0], "127.0.0.3") as address:
+        assert "not valid for '127.0.0.3'" in fault(address, files[0])
 
 
 def test_files_that_do_not_belong_together_are_told_before_any_connection(files, tmp_path):
