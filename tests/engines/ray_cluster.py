@@ -220,6 +220,15 @@ def running(process):
         return False
 
 
+def soon(condition, seconds=60.0):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if condition():
+            return True
+        time.sleep(0.02)
+    return False
+
+
 def link_of(engine):
     return engine._seat._link
 

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from concurrent.futures import CancelledError
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
@@ -18,7 +17,7 @@ import numpy as np
 import pytest
 
 from benchmarks.sessions import limits_from, session
-from tests.engines.ray_cluster import STORE_BYTES, TestCluster, link_of, make_certificates, running
+from tests.engines.ray_cluster import STORE_BYTES, TestCluster, link_of, make_certificates, running, soon
 from vfl_node.alignment.alignment import OwnRecords
 from vfl_node.alignment.protocols import align
 from vfl_node.crypto.build import describe_build
@@ -43,15 +42,6 @@ pytestmark = pytest.mark.ray
 GROUP = Curve25519()
 EXPONENT = int.from_bytes(b"an exponent of thirty-two bytes\x40", "little") // 8 * 8
 POWERS = Exponent(GROUP, EXPONENT, True)
-
-
-def soon(condition, seconds=60.0):
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if condition():
-            return True
-        time.sleep(0.02)
-    return False
 
 
 @contextmanager

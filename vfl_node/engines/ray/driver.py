@@ -29,7 +29,7 @@ from typing import Any
 
 import ray
 
-from vfl_node.engines.ray.worker import MOST_KEYS, Worker
+from vfl_node.engines.ray.worker import MOST_KEYS, NO_WORKER, Worker
 
 _ADMIT_S, _AGAIN_S, _END_S = 30.0, 1.0, 3.0
 
@@ -176,7 +176,7 @@ class Driver:
             while True:
                 time.sleep(_AGAIN_S)
                 for block in self._drop_late():
-                    self._send(b"L", block.number, f"no worker started within {self._plan.start_s:g} s{self._why}".encode())
+                    self._send(b"L", block.number, f"{NO_WORKER} within {self._plan.start_s:g} s{self._why}".encode())
 
     def _drop_late(self) -> list[_Block]:
         with self._changed:
