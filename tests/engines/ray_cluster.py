@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import ipaddress
 import os
 import secrets
@@ -16,6 +17,7 @@ from contextlib import suppress
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
+import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -122,6 +124,8 @@ class TestCluster:
     __test__ = False
 
     def __init__(self, host="127.0.0.1", cpus=4, *, plain=False, **settings):
+        if importlib.util.find_spec("ray") is None:
+            pytest.skip("Ray is not installed: make test-ray")
         self.folder = Path(tempfile.mkdtemp(prefix="vray"))  # short, since names of sockets are
         self.port, self.host, self.cpus = free_port(), host, cpus
         self.token = self.folder / "token"

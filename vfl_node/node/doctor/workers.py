@@ -30,14 +30,10 @@ def check_workers(settings: EngineSettings) -> Finding:
             (computed,) = cluster.map(block_powers, [rows], key)
     except VflError as error:
         if NO_WORKER in error.message:
-            return warn(
-                20, f"{settings.address}: {error.message}", "wait until a core is free, or add a machine to the cluster"
-            )
+            return warn(20, f"{settings.address}: {error.message}", "wait until a core is free, or add a machine")
         hint = "correct what it names, as docs/guides/use-several-machines.md says"
         return fail(20, f"{settings.address}: {error.message} ({error.code})", hint)
     took_s = round(time.monotonic() - began, 1)
     if computed.tobytes() != block_powers(key, rows).tobytes():
-        return fail(
-            20, f"a worker of {settings.address} computes other bytes than this machine", "look at its machine's memory"
-        )
+        return fail(20, f"a worker of {settings.address} computes other bytes than this machine", "have its memory tested")
     return ok(20, f"a worker of {settings.address} runs this build and has computed a block after {took_s} s", took_s=took_s)
