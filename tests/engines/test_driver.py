@@ -29,12 +29,18 @@ class Answer:
         self.there, self.value = threading.Event(), None
 
 
+class Full(Exception):
+    """The object store has no room for a block, or for a result."""
+
+
 class FakeRay(ModuleType):
     """``cores`` actors answer, others never do. ``fault``: raised by whatever the named method is asked for."""
 
     def __init__(self, cores):
         super().__init__("ray")
         self.cores, self.fault, self.lock, self.actors, self.lacking = cores, "", threading.Lock(), [], 0
+        self.exceptions = SimpleNamespace(ObjectStoreFullError=Full, OutOfDiskError=Full)
+        self.full = dict.fromkeys(("put", "get"), 0)
         self.exits, self.found = [], threading.Event()
         self.found.set()
 
@@ -55,7 +61,16 @@ class FakeRay(ModuleType):
     def get(self, answer, timeout=None):
         if not answer.there.wait(timeout):
             raise TimeoutError
+        if answer.value == b"result":
+            self.make_room("get")
         return answer.value
+
+    def make_room(self, why):
+        """Raises Full, as often as a test says."""
+        with self.lock:
+            self.full[why] -= 1
+            if self.full[why] >= 0:
+                raise Full
 
     def kill(self, actor):
         with self.lock:
@@ -77,6 +92,8 @@ class FakeActor:
     def answer(self, name):
         if self.ray.fault == name:
             raise RuntimeError(name)
+        if name == "do":
+            self.ray.make_room("put")
         answer = Answer()
         if self.works:
             self.given += name == "provision"
@@ -203,6 +220,23 @@ def test_a_driver_ends_with_its_node_while_it_looks_for_the_cluster(start):
         end.shutdown(socket.SHUT_RDWR)  # as when its process ends
     assert until(lambda: ray.exits)
     ray.found.set()
+
+
+@pytest.mark.parametrize("why", ["put", "get"])
+def test_a_full_object_store_costs_neither_workers_nor_retries(start, why):
+    ray, node = start(1, retries=0, slots=3, start_s=60.0)
+    ray.full[why] = 8
+    numbers = [node.give() for _ in range(4)]
+    for number in numbers:
+        assert node.hears(number) == b"Rresult"
+    assert (len(ray.actors), ray.full[why] < 0) == (1, True)
+
+
+@pytest.mark.parametrize("why", ["put", "get"])
+def test_an_object_store_that_stays_full_is_told(start, why):
+    ray, node = start(1, retries=0, start_s=0.5)
+    ray.full[why] = 1000
+    assert node.hears(node.give()) == b"L1 workers were lost over it: Full"
 
 
 def test_a_worker_that_lacks_a_key_gets_it_again_but_not_for_ever(start):

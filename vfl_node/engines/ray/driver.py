@@ -32,6 +32,7 @@ import ray
 from vfl_node.engines.ray.worker import MOST_KEYS, NO_WORKER, Worker
 
 _ADMIT_S, _AGAIN_S, _END_S = 30.0, 1.0, 3.0
+_FULL = (ray.exceptions.ObjectStoreFullError, ray.exceptions.OutOfDiskError)
 
 
 @dataclass
@@ -215,6 +216,15 @@ class Driver:
         """Pass on a result."""
         self._send(b"R", block.number, result)
 
+    def put_back(self, block: _Block) -> bool:
+        """Have a block done later, since the object store is full, which is no worker's fault; False: it has waited too long."""
+        if block.since < time.monotonic() - self._plan.start_s:
+            return False
+        with self._changed:
+            self._waiting.appendleft(block)
+            self._changed.notify()
+        return True
+
     def lose(self, number: int, blocks: Iterable[_Block], error: Exception) -> None:
         """An actor is gone, or of no use. The first of its blocks may be at fault; all are repeated, but not for ever."""
         first, *others = blocks
@@ -247,20 +257,35 @@ class _Hand:
 
     def work(self, driver: Driver) -> None:
         """Give it blocks until it is lost. Raises OSError: the node is gone."""
+        most = self._slots
         while True:
             try:
-                result = self._finish_first(driver)
+                result = self._finish_first(driver, most)
             except Exception as error:  # noqa: BLE001 - Ray has many
+                if isinstance(error, _FULL) and self._put_back(driver):
+                    most = 1  # until a result has made room
+                    continue
                 driver.lose(self._number, self._underway, error)
                 return
+            most = self._slots
             block = self._underway.popleft()
             if result is not None:
                 driver.done(block, result)
             del block, result  # so that this waiting thread does not keep them alive
 
-    def _finish_first(self, driver: Driver) -> bytes | None:
+    def _put_back(self, driver: Driver) -> bool:
+        """Do without the block that did not begin, or else the first, whose result had no place; False: it is too late."""
+        place = -1 if self._underway[-1].answer is None else 0
+        if not driver.put_back(self._underway[place]):
+            return False
+        del self._underway[place]
+        if not self._underway:
+            time.sleep(_AGAIN_S)
+        return True
+
+    def _finish_first(self, driver: Driver, most: int) -> bytes | None:
         """Begin blocks while there is room, and wait for the result of the first; None: the node does not want it any more."""
-        while len(self._underway) < self._slots and (taken := driver.take(wait=not self._underway)):
+        while len(self._underway) < most and (taken := driver.take(wait=not self._underway)):
             self._underway.append(taken[0])  # before anything can fail
             self._begin(driver, *taken)
         first = self._underway[0]
@@ -274,6 +299,7 @@ class _Hand:
         return result
 
     def _begin(self, driver: Driver, block: _Block, key: bytes) -> None:
+        block.answer = None
         if block.handle not in self._known:
             driver.provision(self._number, self._actor, block.handle, key)
             self._known[block.handle] = None
