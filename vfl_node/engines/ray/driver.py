@@ -217,7 +217,7 @@ class Driver:
         self._send(b"R", block.number, result)
 
     def put_back(self, block: _Block) -> bool:
-        """Have a block done later, since the object store is full, which is no worker's fault; False: it has waited too long."""
+        """Have a block done later: a full object store is no fault of a worker. False: it has waited too long."""
         if block.since < time.monotonic() - self._plan.start_s:
             return False
         with self._changed:
