@@ -130,7 +130,7 @@ def test_the_doctor_warns_where_no_core_is_free(cluster):
 
         work = busy.map(tasks.sleep, [600] * 2 * cluster.cpus, None)
         assert soon(lambda: link_of(busy) and len(link_of(busy).workers) == cluster.cpus)
-        found = check_workers(cluster.settings_with(start_s=3))
+        found = check_workers(cluster.settings)
         assert (found.status, found.hint.split(",")[0]) == ("warn", "wait until a core is free")
-        assert "no worker started within 3 s" in found.text
+        assert "no worker started within 20 s" in found.text
         del work
