@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 
 import pytest
@@ -14,8 +13,6 @@ from tests.engines.ray_cluster import TestCluster
 @pytest.fixture(scope="session")
 def cluster():
     """A cluster whose workers have the operations of ``vfl_node.tasks_for_tests``, as has this process."""
-    if importlib.util.find_spec("ray") is None:
-        pytest.skip("Ray is not installed: make test-ray")
     with TestCluster() as started:
         more = str(started.folder / "more")
         vfl_node.__path__.append(more)

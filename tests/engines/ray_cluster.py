@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import ipaddress
 import os
 import secrets
@@ -16,6 +17,7 @@ from contextlib import suppress
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
+import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -24,6 +26,7 @@ from cryptography.x509.oid import NameOID
 from vfl_node.settings.engine import EngineSettings
 
 STORE_BYTES = 80_000_000
+SMALL = ("--disable-usage-stats", f"--object-store-memory={STORE_BYTES}")
 
 OPERATIONS = '''
 """Operations for tests, which workers import as a part of the package."""
@@ -121,6 +124,8 @@ class TestCluster:
     __test__ = False
 
     def __init__(self, host="127.0.0.1", cpus=4, *, plain=False, **settings):
+        if importlib.util.find_spec("ray") is None:
+            pytest.skip("Ray is not installed: make test-ray")
         self.folder = Path(tempfile.mkdtemp(prefix="vray"))  # short, since names of sockets are
         self.port, self.host, self.cpus = free_port(), host, cpus
         self.token = self.folder / "token"
@@ -162,13 +167,28 @@ class TestCluster:
         return EngineSettings(**{key: value for key, value in given.items() if value is not None})
 
     def __enter__(self):
-        self.ray("start", "--head", f"--node-ip-address={self.host}", f"--port={self.port}", f"--num-cpus={self.cpus}",
-                 "--include-dashboard=false", "--disable-usage-stats", "--include-log-monitor=false",
-                 f"--temp-dir={self.folder / 'ray'}", f"--object-store-memory={STORE_BYTES}",
-                 f"--object-spilling-directory={self.folder / 'spill'}")  # fmt: skip
+        self.start()
         return self
 
     def __exit__(self, *_):
+        self.kill()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def start(self):
+        """Start the head, also where one was killed."""
+        self.ray("start", "--head", f"--node-ip-address={self.host}", f"--port={self.port}", f"--num-cpus={self.cpus}",
+                 "--include-dashboard=false", "--include-log-monitor=false", f"--temp-dir={self.folder / 'ray'}",
+                 f"--object-spilling-directory={self.folder / 'spill'}", *SMALL)  # fmt: skip
+
+    def add_machine(self, host, cpus=1):
+        """Another machine of the cluster, at another address of this one; the process id of its raylet."""
+        before = self.processes("raylet/raylet")
+        self.ray("start", f"--address={self.host}:{self.port}", f"--node-ip-address={host}", f"--num-cpus={cpus}", *SMALL)
+        (raylet,) = set(self.processes("raylet/raylet")) - set(before)
+        return raylet
+
+    def kill(self):
+        """Kill all its processes, and those of nodes that use it."""
         for _ in range(20):
             processes = self.processes()
             for process in processes:
@@ -177,7 +197,6 @@ class TestCluster:
             if not processes:
                 break
             time.sleep(0.1)
-        shutil.rmtree(self.folder, ignore_errors=True)
 
     def ray(self, *arguments):
         done = subprocess.run(
@@ -196,6 +215,26 @@ class TestCluster:
                     if own and name.encode() in (entry / "cmdline").read_bytes():
                         found.append(int(entry.name))
         return found
+
+
+def running(process):
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def soon(condition, seconds=60.0):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if condition():
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def link_of(engine):
+    return engine._seat._link
 
 
 def free_port():
@@ -217,7 +256,7 @@ def make_certificates(folder):
         return made.sign(signing, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
 
     authority, key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
-    own = {"127.0.0.1", "::1", socket.gethostbyname(socket.gethostname())}
+    own = {"127.0.0.1", "127.0.0.2", "::1", socket.gethostbyname(socket.gethostname())}
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe, suppress(OSError):
         probe.connect(("8.8.8.8", 53))  # sends nothing; as Ray learns this machine's address, which it puts for 127.0.0.1
         own.add(probe.getsockname()[0])

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from concurrent.futures import CancelledError
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
@@ -18,7 +17,7 @@ import numpy as np
 import pytest
 
 from benchmarks.sessions import limits_from, session
-from tests.engines.ray_cluster import STORE_BYTES, TestCluster, make_certificates
+from tests.engines.ray_cluster import STORE_BYTES, TestCluster, link_of, make_certificates, running, soon
 from vfl_node.alignment.alignment import OwnRecords
 from vfl_node.alignment.protocols import align
 from vfl_node.crypto.build import describe_build
@@ -29,6 +28,7 @@ from vfl_node.crypto.paillier.keys import generate
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.engines.contract import Inline
+from vfl_node.engines.ray import link as links
 from vfl_node.engines.ray import sealing
 from vfl_node.engines.ray.cluster import Cluster
 from vfl_node.engines.threads import Threads
@@ -42,26 +42,6 @@ pytestmark = pytest.mark.ray
 GROUP = Curve25519()
 EXPONENT = int.from_bytes(b"an exponent of thirty-two bytes\x40", "little") // 8 * 8
 POWERS = Exponent(GROUP, EXPONENT, True)
-
-
-def running(process):
-    try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
-
-
-def soon(condition, seconds=60.0):
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if condition():
-            return True
-        time.sleep(0.02)
-    return False
-
-
-def link_of(engine):
-    return engine._seat._link
 
 
 @contextmanager
@@ -330,11 +310,11 @@ def settings_of(cluster, kind, folder):
     if kind == "token":
         (folder / "token").write_text(secrets.token_hex(32))
         (folder / "token").chmod(0o600)
-        return cluster.settings_with(token_file=folder / "token")
+        return cluster.settings_with(token_file=folder / "token", start_s=600)
     if kind == "no TLS":
-        return cluster.settings_with(ca=None, cert=None, key=None, allow_plain=True, start_s=12)
+        return cluster.settings_with(ca=None, cert=None, key=None, allow_plain=True, start_s=600)
     make_certificates(folder)
-    return cluster.settings_with(ca=folder / "ca.pem", start_s=12)
+    return cluster.settings_with(ca=folder / "ca.pem", start_s=600)
 
 
 @pytest.mark.parametrize(
@@ -345,7 +325,8 @@ def settings_of(cluster, kind, folder):
         ("authority", "certificates .* do not fit"),
     ],
 )
-def test_a_wrong_token_authority_or_no_tls_is_refused_in_time(cluster, tasks, tmp_path, kind, said):
+def test_a_wrong_token_authority_or_no_tls_is_refused_in_time(cluster, tasks, tmp_path, monkeypatch, kind, said):
+    monkeypatch.setattr(links, "_CONNECT_S", 600)  # nobody has to wait until a deadline
     with closing(Cluster(settings_of(cluster, kind, tmp_path), describe_build)) as engine, refused(said):
         list(engine.map(tasks.add, [1], 1))  # Ray itself would go on trying
     assert not running(link_of(engine).process.pid)

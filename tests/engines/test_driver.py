@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import importlib
 import os
+import socket
 import sys
 import threading
 import time
+from contextlib import suppress
 from multiprocessing.connection import Pipe
 from types import ModuleType, SimpleNamespace
 
@@ -27,15 +29,23 @@ class Answer:
         self.there, self.value = threading.Event(), None
 
 
+class Full(Exception):
+    """The object store has no room for a block, or for a result."""
+
+
 class FakeRay(ModuleType):
     """``cores`` actors answer, others never do. ``fault``: raised by whatever the named method is asked for."""
 
     def __init__(self, cores):
         super().__init__("ray")
         self.cores, self.fault, self.lock, self.actors, self.lacking = cores, "", threading.Lock(), [], 0
+        self.exceptions = SimpleNamespace(ObjectStoreFullError=Full, OutOfDiskError=Full)
+        self.full = dict.fromkeys(("put", "get"), 0)
+        self.exits, self.found = [], threading.Event()
+        self.found.set()
 
     def init(self, **_):
-        pass
+        self.found.wait()
 
     def remote(self, **_):
         return lambda worker: SimpleNamespace(remote=self.start)
@@ -51,7 +61,16 @@ class FakeRay(ModuleType):
     def get(self, answer, timeout=None):
         if not answer.there.wait(timeout):
             raise TimeoutError
+        if answer.value == b"result":
+            self.make_room("get")
         return answer.value
+
+    def make_room(self, why):
+        """Raises Full, as often as a test says."""
+        with self.lock:
+            self.full[why] -= 1
+            if self.full[why] >= 0:
+                raise Full
 
     def kill(self, actor):
         with self.lock:
@@ -73,6 +92,8 @@ class FakeActor:
     def answer(self, name):
         if self.ray.fault == name:
             raise RuntimeError(name)
+        if name == "do":
+            self.ray.make_room("put")
         answer = Answer()
         if self.works:
             self.given += name == "provision"
@@ -87,12 +108,11 @@ class Node:
 
     def __init__(self, driver, ray, **plan):
         self.pipe, theirs = Pipe()
-        self.told, self.heard, self.number = {}, threading.Condition(), 0
+        self.told, self.heard, self.begun, self.number = {}, threading.Condition(), threading.Event(), 0
         given = {"address": "", "workers": 1, "slots": 1, "retries": 3, "start_s": 0.5, "build": ""} | plan
         self.driver = driver.Driver(os.dup(theirs.fileno()), driver.DriverPlan(**given))
         for main in (self.driver.serve, self.listen):
             threading.Thread(target=main, daemon=True).start()
-        self.pipe.send_bytes(b"K" + HANDLE + b"key")
 
     def listen(self):
         while True:
@@ -100,6 +120,9 @@ class Node:
                 message = self.pipe.recv_bytes()
             except (EOFError, OSError):
                 return
+            if message == b"S":  # a node sends nothing before
+                self.pipe.send_bytes(b"K" + HANDLE + b"key")
+                self.begun.set()
             if message[:1] == b"H":
                 self.pipe.send_bytes(b"A" + message[1:5] + b"key")
             elif message[:1] in b"RL":
@@ -108,6 +131,7 @@ class Node:
                     self.heard.notify_all()
 
     def give(self):
+        assert self.begun.wait(20)
         self.number += 1
         self.pipe.send_bytes(b"B" + HANDLE + self.number.to_bytes(8, "big") + b"block")
         return self.number
@@ -123,11 +147,13 @@ def start(monkeypatch):
     """Makes a node with its driver; the keys say how many cores there are, and the plan."""
     made = []
 
-    def make(cores, **plan):
+    def make(cores, found=True, **plan):
         ray = FakeRay(cores)
+        if not found:
+            ray.found.clear()
         monkeypatch.setitem(sys.modules, "ray", ray)
         driver = importlib.import_module(DRIVER)
-        driver.os = SimpleNamespace(getpid=os.getpid, _exit=lambda status: None)
+        driver.os = SimpleNamespace(getpid=os.getpid, _exit=ray.exits.append)
         driver._AGAIN_S, driver._END_S = 0.2, 0.0
         made.append(Node(driver, ray, **plan))
         return ray, made[-1]
@@ -135,7 +161,8 @@ def start(monkeypatch):
     monkeypatch.delitem(sys.modules, DRIVER, raising=False)
     yield make
     for node in made:
-        node.pipe.send_bytes(b"F" + HANDLE)
+        with suppress(OSError):  # a test has closed it
+            node.pipe.send_bytes(b"F" + HANDLE)
         node.pipe.close()
     sys.modules.pop(DRIVER, None)
 
@@ -185,6 +212,31 @@ def test_a_block_that_cannot_be_handed_to_a_worker_is_repeated_or_told(start, fa
     ray.fault = ""
     assert node.hears(node.give()) == b"Rresult"
     assert len(ray.actors) == 3
+
+
+def test_a_driver_ends_with_its_node_while_it_looks_for_the_cluster(start):
+    ray, node = start(1, found=False)
+    with socket.socket(fileno=os.dup(node.pipe.fileno())) as end:
+        end.shutdown(socket.SHUT_RDWR)  # as when its process ends
+    assert until(lambda: ray.exits)
+    ray.found.set()
+
+
+@pytest.mark.parametrize("why", ["put", "get"])
+def test_a_full_object_store_costs_neither_workers_nor_retries(start, why):
+    ray, node = start(1, retries=0, slots=3, start_s=60.0)
+    ray.full[why] = 8
+    numbers = [node.give() for _ in range(4)]
+    for number in numbers:
+        assert node.hears(number) == b"Rresult"
+    assert (len(ray.actors), ray.full[why] < 0) == (1, True)
+
+
+@pytest.mark.parametrize("why", ["put", "get"])
+def test_an_object_store_that_stays_full_is_told(start, why):
+    ray, node = start(1, retries=0, start_s=0.5)
+    ray.full[why] = 1000
+    assert node.hears(node.give()) == b"L1 workers were lost over it: Full"
 
 
 def test_a_worker_that_lacks_a_key_gets_it_again_but_not_for_ever(start):

@@ -25,8 +25,10 @@ from vfl_node.node.doctor import machine, own, past
 from vfl_node.node.doctor.examine import examine
 from vfl_node.node.doctor.finding import CHECKS, Finding, fail, guarded, ok, skip, warn, worst
 from vfl_node.node.doctor.need import JobNeed, need_of_job, need_of_rows
+from vfl_node.node.doctor.workers import check_workers
 from vfl_node.node.index import VERSION, Index
 from vfl_node.node.running import announce
+from vfl_node.settings.engine import EngineSettings
 from vfl_node.settings.node import Settings
 from vfl_node.trust.lanes import FILE, Lane
 from vfl_node.trust.signers import Signers
@@ -326,6 +328,13 @@ def test_what_is_wrong_with_the_past_is_named(clinic: Clinic, monkeypatch: pytes
     status = "warn" if spoil == "old" else "FAIL"
     said = {"index": "cannot be read", "newer": f"version {VERSION + 1}", "ledger": "entry 3", "old": "seen no entry since"}
     is_(past.check_past(clinic.settings), status, said[spoil])
+
+
+# 20: cluster.
+
+
+def test_a_node_without_a_cluster_is_told_so() -> None:
+    is_(check_workers(EngineSettings()), "ok", "its own machine alone")
 
 
 # All of them.

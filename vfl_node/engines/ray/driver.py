@@ -29,9 +29,10 @@ from typing import Any
 
 import ray
 
-from vfl_node.engines.ray.worker import MOST_KEYS, Worker
+from vfl_node.engines.ray.worker import MOST_KEYS, NO_WORKER, Worker
 
 _ADMIT_S, _AGAIN_S, _END_S = 30.0, 1.0, 3.0
+_FULL = (ray.exceptions.ObjectStoreFullError, ray.exceptions.OutOfDiskError)
 
 
 @dataclass
@@ -77,11 +78,12 @@ class Driver:
         self._holders: dict[bytes, dict[int, Any]] = {}  # handle of a key → the actors that have it
         self._actors: dict[int, Any] = {}  # those that are ready
         self._admitted: dict[int, SimpleQueue[bytes]] = {}
-        self._started = 0
+        self._started, self._there = 0, False
         self._why, self._without = "", time.monotonic()  # why the last start failed; since when there is no actor
 
     def serve(self) -> None:
         """Work until the node closes the pipe or is gone. Does not return."""
+        threading.Thread(target=self._leave_early, daemon=True).start()
         try:
             ray.init(address=self._plan.address, namespace=f"vfl-{os.getpid()}-{time.time_ns()}", log_to_driver=False)
         except Exception as error:  # noqa: BLE001 - the node reads why
@@ -89,6 +91,7 @@ class Driver:
             sys.stderr.flush()
             os._exit(1)
         try:
+            self._there = True
             self._class = ray.remote(num_cpus=1, max_restarts=0, max_task_retries=0, scheduling_strategy="SPREAD")(Worker)
             self._send(b"S")
             for main in (self._watch, *[self._tend] * self._plan.workers):
@@ -102,6 +105,13 @@ class Driver:
             with suppress(Exception):
                 ray.shutdown()  # its actors end with it
             os._exit(0)
+
+    def _leave_early(self) -> None:
+        """End at once, where the node does so before the cluster is there: until then it sends nothing."""
+        with suppress(OSError):
+            self._pipe.poll(None)
+        if not self._there:
+            os._exit(1)
 
     def _receive(self, message: bytes) -> None:
         kind = message[:1]
@@ -167,7 +177,7 @@ class Driver:
             while True:
                 time.sleep(_AGAIN_S)
                 for block in self._drop_late():
-                    self._send(b"L", block.number, f"no worker started within {self._plan.start_s:g} s{self._why}".encode())
+                    self._send(b"L", block.number, f"{NO_WORKER} within {self._plan.start_s:g} s{self._why}".encode())
 
     def _drop_late(self) -> list[_Block]:
         with self._changed:
@@ -206,6 +216,15 @@ class Driver:
         """Pass on a result."""
         self._send(b"R", block.number, result)
 
+    def put_back(self, block: _Block) -> bool:
+        """Have a block done later: a full object store is no fault of a worker. False: it has waited too long."""
+        if block.since < time.monotonic() - self._plan.start_s:
+            return False
+        with self._changed:
+            self._waiting.appendleft(block)
+            self._changed.notify()
+        return True
+
     def lose(self, number: int, blocks: Iterable[_Block], error: Exception) -> None:
         """An actor is gone, or of no use. The first of its blocks may be at fault; all are repeated, but not for ever."""
         first, *others = blocks
@@ -238,20 +257,35 @@ class _Hand:
 
     def work(self, driver: Driver) -> None:
         """Give it blocks until it is lost. Raises OSError: the node is gone."""
+        most = self._slots
         while True:
             try:
-                result = self._finish_first(driver)
+                result = self._finish_first(driver, most)
             except Exception as error:  # noqa: BLE001 - Ray has many
+                if isinstance(error, _FULL) and self._put_back(driver):
+                    most = 1  # until a result has made room
+                    continue
                 driver.lose(self._number, self._underway, error)
                 return
+            most = self._slots
             block = self._underway.popleft()
             if result is not None:
                 driver.done(block, result)
             del block, result  # so that this waiting thread does not keep them alive
 
-    def _finish_first(self, driver: Driver) -> bytes | None:
+    def _put_back(self, driver: Driver) -> bool:
+        """Do without the block that did not begin, or else the first, whose result had no place; False: it is too late."""
+        place = -1 if self._underway[-1].answer is None else 0
+        if not driver.put_back(self._underway[place]):
+            return False
+        del self._underway[place]
+        if not self._underway:
+            time.sleep(_AGAIN_S)
+        return True
+
+    def _finish_first(self, driver: Driver, most: int) -> bytes | None:
         """Begin blocks while there is room, and wait for the result of the first; None: the node does not want it any more."""
-        while len(self._underway) < self._slots and (taken := driver.take(wait=not self._underway)):
+        while len(self._underway) < most and (taken := driver.take(wait=not self._underway)):
             self._underway.append(taken[0])  # before anything can fail
             self._begin(driver, *taken)
         first = self._underway[0]
@@ -265,6 +299,7 @@ class _Hand:
         return result
 
     def _begin(self, driver: Driver, block: _Block, key: bytes) -> None:
+        block.answer = None
         if block.handle not in self._known:
             driver.provision(self._number, self._actor, block.handle, key)
             self._known[block.handle] = None

@@ -21,6 +21,7 @@ from typing import Any
 from nacl.public import PublicKey, SealedBox
 
 from vfl_node.engines.queued import BlockTask, RemoteTrace
+from vfl_node.engines.ray.handshake import find_fault
 from vfl_node.engines.ray.sealing import KEY_BYTES, Sealer, name_of
 from vfl_node.errors import VflError
 from vfl_node.settings.engine import EngineSettings
@@ -32,6 +33,7 @@ _PROGRAM = (
 _CONNECT_S, _SIGNS = 20.0, 3
 """A driver that has not found the cluster by then, or has named a cause so often, is given up. Ray itself goes on trying."""
 
+_PROBE_S = 5.0
 _HEAD_S = 15
 """A driver ends when the head of the cluster is away for so long."""
 
@@ -41,7 +43,7 @@ _TOLD = 50  # lines of the driver that are kept to say why it ended
 _CAUSES = {
     "InvalidAuthToken|AuthenticationError": "it did not accept the token (engine.token_file)",
     "SSL_ERROR|certificate": "its certificates and this machine's do not fit (engine.ca, cert, key)",
-    "Failed to connect to GCS": "nothing answers there, or not without certificates (engine.address, ca, cert, key)",
+    "Failed to connect to GCS": "nothing answers there (engine.address)",
     "[Vv]ersion mismatch": "it runs another version of Ray or Python",
 }
 """What the driver wrote → why it did not connect."""
@@ -87,7 +89,7 @@ class Link:
             self.process = self._spawn(theirs.fileno())
         mains = (self._receive, self._listen, self._write)
         self._threads = [threading.Thread(target=main, name="cluster", daemon=True) for main in mains]
-        for thread in self._threads:
+        for thread in (*self._threads, threading.Thread(target=self._probe, name="cluster", daemon=True)):
             thread.start()
 
     def sit(self, seat: object) -> bool:
@@ -283,6 +285,11 @@ class Link:
                 self._told.append(line.decode(errors="replace"))
                 if not self._connected.is_set() and (cause := self._find_cause(_SIGNS)):
                     self._refuse("this node cannot use the cluster" + cause)
+
+    def _probe(self) -> None:
+        """Ask the head itself, while the driver still loads Ray; nobody waits for this thread."""
+        if (fault := find_fault(self._settings, _PROBE_S)) and not self._connected.is_set():
+            self._refuse(f"this node cannot use the cluster: {fault}")
 
     def _find_cause(self, least: int) -> str:
         told = "".join(list(self._told))

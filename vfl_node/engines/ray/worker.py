@@ -11,6 +11,9 @@ from nacl.public import PrivateKey, SealedBox
 from vfl_node.engines.child import survive_pickling
 from vfl_node.engines.ray.sealing import Sealer, operation_of
 
+NO_WORKER = "no worker started"
+"""What a block is told that waits too long for the first worker."""
+
 MOST_KEYS = 8
 """Keys of jobs that an actor holds; of more the oldest goes."""
 

@@ -22,13 +22,14 @@ from vfl_node.node.doctor.own import check_certificate, check_settings, check_st
 from vfl_node.node.doctor.past import check_data, check_past
 from vfl_node.node.doctor.probe import measure
 from vfl_node.node.doctor.route import PROXY_VARIABLES, route_to
+from vfl_node.node.doctor.workers import check_workers
 from vfl_node.settings.node import Settings
 from vfl_node.transport.credentials import Credentials
 from vfl_node.transport.dialer import Dialer
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Hello
 
 IN_ALL_S = 90.0
-"""How long the command takes at most, a silence that is asked for aside."""
+"""How long the command takes at most, a silence that is asked for and a cluster aside."""
 
 LEAST_DATA_S = 10.0
 
@@ -91,6 +92,7 @@ def examine(
     yield guarded(17, lambda: check_memory(settings, need))
     yield guarded(18, lambda: check_files(settings))
     yield guarded(19, lambda: check_past(settings))
+    yield guarded(20, lambda: check_workers(settings.engine))
 
 
 def _examine_peer(

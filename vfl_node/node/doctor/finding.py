@@ -32,6 +32,7 @@ CHECKS: Mapping[int, str] = MappingProxyType(
         17: "memory and CPU",
         18: "open files",
         19: "index, ledgers, backup",
+        20: "cluster",
     }
 )
 """Number of each check → its name."""
@@ -103,7 +104,7 @@ def guarded(number: int, check: Callable[[], Finding]) -> Finding:
         return check()
     except VflError as error:
         return failed_by(number, error, f"see {error.code} in docs/reference/errors.md")
-    except Exception as defect:  # noqa: BLE001 - one check that meets a defect must not hide the other eighteen
+    except Exception as defect:  # noqa: BLE001 - one check that meets a defect must not hide the other ones
         return skip(number, f"the check itself met an error ({type(defect).__name__})", "report it with this node's release")
 
 
