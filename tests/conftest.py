@@ -6,6 +6,7 @@ import csv
 import gc
 import json
 import os
+import shutil
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -94,8 +95,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: (share[item.path], -seconds[item.path], item.path))
 
 
+MEMORY, NEEDED_BYTES = Path("/dev/shm"), 4 << 30
+"""Where files are in memory, and how much of it must be free there: folders of tests take a tenth."""
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    """Measure what each file takes, where that is wanted."""
+    """Folders of tests are in memory where there is room: nodes sync what they write, and would wait for a disk most of the time.
+
+    Measure what each file takes, where that is wanted.
+    """
+    if os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > NEEDED_BYTES:
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
     if config.getoption("--record-durations") and not hasattr(config, "workerinput"):
         config.pluginmanager.register(Stopwatch())
 
