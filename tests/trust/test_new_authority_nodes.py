@@ -172,14 +172,9 @@ def test_a_peer_dies_with_a_newer_card_and_takes_it_again_and_a_party_gives_its_
         nodes.wait_until(lambda: nodes.connected("lab") and nodes.connected("clinic"), 60)
         job = nodes.submit(LONG)
         nodes.wait_until(lambda: nodes.in_training("clinic", job))
-        done = subprocess.run(
-            [sys.executable, "-m", "vfl_node", "revoke", "clinic", "--config", nodes.config("clinic")],
-            input="y\n",
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
+        revoking = nodes.say("revoke", "clinic", "--config", str(nodes.config("clinic")))
+        said = revoking.communicate("y\n")
+        assert revoking.returncode == 0, said
         nodes.wait_until(lambda: nodes.files("lab") == [])
         nodes.wait_until(lambda: "its own card says" in nodes.log("clinic"), 60)  # which hears what the lab made of it
         nodes.wait_until(lambda: nodes.view("lab", job)["state"] == "paused")
