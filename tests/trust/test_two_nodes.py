@@ -146,6 +146,7 @@ def test_a_renewed_certificate_is_used_without_a_restart(nodes: OwnAuthorities) 
     )
     assert verified.returncode == 0, verified.stderr
     nodes.kill("lab", 15)
+    nodes.failpoints["lab"] = "updated=slow"  # what the next test ends takes no core meanwhile
     nodes.start("lab")
     nodes.wait_until(lambda: nodes.connected("lab"))
 
