@@ -118,7 +118,7 @@ def test_a_node_killed_in_training_comes_back_and_the_job_ends_well(federation: 
     federation.failpoints[name] = "updated=kill@60"
     federation.start_both()
     job_id = federation.submit(
-        "train: {bottom: [8], active_bottom: [4], top: [8], epochs: 30, batch_size: 32}\nevaluate: {test_fraction: 0.3}"
+        "train: {bottom: [8], active_bottom: [4], top: [8], epochs: 18, batch_size: 32}\nevaluate: {test_fraction: 0.3}"
     )
     assert federation.processes[name].wait(240) == -signal.SIGKILL
     assert any((federation.job_folder(name, job_id) / "checkpoints").glob("*.checkpoint"))
@@ -128,7 +128,7 @@ def test_a_node_killed_in_training_comes_back_and_the_job_ends_well(federation: 
     for party in ("clinic", "lab"):
         view = federation.end(party, job_id)
         assert view["state"] == "done", view
-    assert len(federation.report("clinic", job_id)["training"]["epochs"]) == 30
+    assert len(federation.report("clinic", job_id)["training"]["epochs"]) == 18
 
 
 @pytest.mark.parametrize(("victim", "place"), [*SOME, *(pytest.param(*of, marks=pytest.mark.slow) for of in MORE)])
