@@ -96,13 +96,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 MEMORY, NEEDED_BYTES = Path("/dev/shm"), 4 << 30
-"""Where files are in memory, and how much of it must be free there: folders of tests take a tenth."""
+"""Where files are in memory, and how much of it must be free there: the folders of a whole run take a tenth of it."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Folders of tests are in memory where there is room: nodes sync what they write, and would wait for a disk most of the time.
+    """Folders of tests are in memory where there is room. Measure what each file takes, where that is wanted.
 
-    Measure what each file takes, where that is wanted.
+    Nodes sync what they write: a third of the time of a small job would be that of a disk.
     """
     if os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > NEEDED_BYTES:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))

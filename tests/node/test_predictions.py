@@ -815,9 +815,7 @@ def test_an_absent_peer_is_waited_for_and_then_named(served: Served, changing: A
     assert len(table_of(served.ask("clinic"))[2]) == 4
 
 
-def test_new_records_are_not_intersected_against_the_will_of_either_owner(
-    served: Served, changing: Any, trial: Any
-) -> None:
+def test_new_records_are_not_intersected_against_the_will_of_either_owner(served: Served, changing: Any, trial: Any) -> None:
     """A union was agreed on; known records are predicted all the same."""
     federation, unions = changing, {"protocols": ["psu"]}
     clinic = federation.client("clinic")

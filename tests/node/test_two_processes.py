@@ -56,7 +56,8 @@ def test_two_jobs_and_an_orderly_end(federation: Any, trial: Any) -> None:
         ours, theirs = federation.report("clinic", job_id), federation.report("lab", job_id)
         sizes = {key: ours["alignment"][key] for key in ("ours", "theirs", "union", "intersection")}
         assert sizes == {"ours": 160, "theirs": 160, "union": 200, "intersection": 120}
-        assert ours["metrics"]["auc"] > (0.85 if epochs == 12 else 0)  # weights and splits are new each time: 0.93 to 0.99 in 25 runs
+        if epochs == 12:
+            assert ours["metrics"]["auc"] > 0.85  # weights and splits are new each time: 0.93 to 0.99 in 25 runs
         assert ours["local_metrics"] is not None
         assert ours["metrics"]["population"] == "owned"
         assert ours["metrics"]["real_share"] == pytest.approx(120 / 160)

@@ -28,7 +28,6 @@ SLOW = "updated=slow"
 """So that what goes on until it is ended takes no core meanwhile."""
 
 
-
 def clock_ahead(days: int) -> list[str]:
     """Variables of a process whose clock is ahead by so many days."""
     if shutil.which("faketime") is None:
