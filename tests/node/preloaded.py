@@ -28,7 +28,7 @@ IN_ITS_FIRST_JOB = (
 for _name in IN_ITS_FIRST_JOB:
     importlib.import_module(_name)
 _pages, _ = page._environment()
-for _name in _pages.list_templates(lambda name: name.endswith(".j2")):
+for _name in _pages.list_templates(["j2"]):
     _pages.get_template(_name)  # is compiled: else by each node that has a report
 _made = typer.main.get_command(app)  # of all commands and their options
 typer.main.get_command = lambda _: _made  # type: ignore[assignment]
