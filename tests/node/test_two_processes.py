@@ -24,7 +24,7 @@ MORE = [
     (name, place) for name in ("lab", "clinic") for place in ("keep", "kept", "finished", "forget") if (name, place) not in SOME
 ]
 
-LONG = "train: {bottom: [8], epochs: 100, batch_size: 32}"
+LONG = "train: {bottom: [8], epochs: 100, batch_size: 4}"
 """Goes on until it is ended, where each of its steps is slow."""
 
 LEARNS = """\

@@ -23,9 +23,9 @@ from vfl_node.transport.generated.vfl.v1.session_pb2 import CardShown, Notice
 from vfl_node.trust import pending
 from vfl_node.trust.keys import shown_card
 
-LONG = "train: {bottom: [4], active_bottom: [4], top: [4], epochs: 100000}\n"
+LONG = "train: {bottom: [4], active_bottom: [4], top: [4], epochs: 100000, batch_size: 2}\n"
 SLOW = "updated=slow"
-"""So that what goes on until it is ended takes no core meanwhile."""
+"""With many slow steps an epoch: what goes on until it is ended takes no core meanwhile."""
 
 
 def clock_ahead(days: int) -> list[str]:
