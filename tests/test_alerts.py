@@ -165,7 +165,12 @@ UNLESS_MORE = ' unless on (job, instance) vfl_not_ready{code!="E_DRAINING"}'
     ("file", "right", "wrong"),
     [
         pytest.param("vfl.rules.yml", "expr: vfl_ready == 0", "expr: vfl_ready = 0", marks=pytest.mark.slow),
-        ("vfl.rules.yml", f' unless on (job, instance) (vfl_not_ready{{code="E_DRAINING"}}{UNLESS_MORE})', ""),
+        pytest.param(
+            "vfl.rules.yml",
+            f' unless on (job, instance) (vfl_not_ready{{code="E_DRAINING"}}{UNLESS_MORE})',
+            "",
+            marks=pytest.mark.slow,
+        ),
         pytest.param("vfl.rules.yml", UNLESS_MORE, "", marks=pytest.mark.slow),
         ("vfl.rules.yml", "expr: vfl_peer_up == 0\n        for: 15m", "expr: vfl_peer_up == 0\n        for: 30m"),
         pytest.param("vfl.rules.yml", ">= 0.8", ">= 0.9", marks=pytest.mark.slow),

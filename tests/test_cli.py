@@ -316,9 +316,10 @@ evaluate: {test_fraction: 0.3}
 
 def test_run_with_a_coordinator(job: Path, trial: Any, tmp_path: Path) -> None:
     job.write_text(THREE)
-    data = ["--data", f"active={trial.clinic}", "--data", f"passive={trial.lab}"]
+    lab = trial.few_columns(tmp_path / "lab.csv")
+    data = ["--data", f"active={trial.clinic}", "--data", f"passive={lab}"]
     for party in ("coordinator", "notary"):
-        given = [*data, "--data", f"{party}={trial.lab}"]
+        given = [*data, "--data", f"{party}={lab}"]
         refused(
             command("run", job, *given, "--out", tmp_path / "out"), 2, "notary is the job's coordinator", "no data", "hint:"
         )

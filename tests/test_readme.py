@@ -10,7 +10,6 @@ import re
 import shlex
 import shutil
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -26,6 +25,7 @@ from packaging.utils import canonicalize_name
 
 from tests.node import forked_node
 from tests.node.nodes import Child, accepting, command
+from tests.trust.talks import Talk
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
@@ -65,7 +65,7 @@ def test_every_command(tmp_path: Path, trial: Any, services: list[Child]) -> Non
     work = tmp_path / "work"
     work.mkdir()
     shutil.copy(trial.clinic, work / "clinic.csv")
-    shutil.copy(trial.lab, work / "lab.csv")
+    trial.few_columns(work / "lab.csv")
     for name, job in zip(("job.yaml", "hidden.yaml", "asymmetric.yaml"), blocks("yaml"), strict=True):
         (work / name).write_text(shorter(job))
     left = commands()
@@ -84,7 +84,6 @@ def test_every_command(tmp_path: Path, trial: Any, services: list[Child]) -> Non
             _serve(line, work, services)
         elif line.startswith("vfl-node invite"):
             inviting = _say(line, work)
-            assert inviting.stdout
             place = inviting.stdout.readline().strip()
         elif line.startswith("vfl-node join"):
             _answer_yes(_say(line.replace("HOST:PORT/CODE", place), work), inviting)
@@ -102,15 +101,14 @@ def test_every_command(tmp_path: Path, trial: Any, services: list[Child]) -> Non
     assert set(left) == elsewhere
 
 
-def _say(line: str, work: Path) -> subprocess.Popen[str]:
+def _say(line: str, work: Path) -> Talk:
     """A command whose owner has not answered yet."""
-    words, pipe = shlex.split(line)[1:], subprocess.PIPE
-    return subprocess.Popen([sys.executable, "-m", "vfl_node", *words], cwd=work, stdin=pipe, stdout=pipe, text=True)
+    return Talk(*shlex.split(line)[1:], folder=work)
 
 
-def _answer_yes(*commands: subprocess.Popen[str]) -> None:
+def _answer_yes(*commands: Talk) -> None:
     """Both owners hear the same words."""
-    said = [each.communicate("y\n", timeout=240)[0] for each in commands]
+    said = [each.communicate("y\n")[0] for each in commands]
     words = [re.findall(r"Your words: (.+)", text) for text in said]
     assert words[0] == words[1] != [], said
     assert [each.returncode for each in commands] == [0, 0], said
@@ -129,14 +127,15 @@ def _serve(line: str, work: Path, services: list[Child]) -> None:
         del settings["listen"]
         config.with_name("policy.yaml").write_text(yaml.safe_dump({"approve": accepting("clinic")}))
     config.write_text(yaml.safe_dump(settings))
-    services.append(Child(_node, work, words[1:], work / f"{name}.log"))
+    services.append(Child(serve_in, work, words[1:], work / f"{name}.log"))
     limit = time.monotonic() + 240
     while not (config.parent / "state" / "running.json").exists():
         assert time.monotonic() < limit, (work / f"{name}.log").read_text()
         time.sleep(0.05)
 
 
-def _node(folder: Path, words: list[str], log: Path) -> None:
+def serve_in(folder: Path, words: list[str], log: Path) -> None:
+    """Become a node that an owner starts in this folder."""
     os.chdir(folder)
     forked_node.run({}, words, log)
 

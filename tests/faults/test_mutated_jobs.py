@@ -33,7 +33,7 @@ from vfl_node.transport.memory import memory_channels, run_together
 
 ROOT = Path(__file__).parents[2]
 SEED = 1
-JOBS = examples(50, fewer=20)
+JOBS = examples(50, fewer=12)
 
 
 @pytest.fixture(autouse=True)

@@ -20,6 +20,7 @@ from pathlib import Path
 
 import forked_node
 
+from vfl_node.privacy.features.fitting import EFFORT
 from vfl_node.process import failpoints
 from vfl_node.training.network import journal
 
@@ -50,4 +51,5 @@ class Deaths:
 def run(folder: Path, environment: Mapping[str, str], arguments: list[str], log: Path) -> None:
     failpoints.reach = Deaths(folder).reach
     journal.STEPS_BETWEEN = 1
+    object.__setattr__(EFFORT, "steps", 30)  # of 300: what a node finds is compared with what it finds itself
     forked_node.run(environment, arguments, log, seed=folder.name)

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from vfl_node.cli import main
 from vfl_node.execution import folder as job_folder
 from vfl_node.execution import train
-from vfl_node.node import partners, service  # noqa: F401 - what a node imports once it runs
+from vfl_node.node import certificates, partners, service  # noqa: F401 - what a node imports once it runs
 
 DEVICE = "TEST_DEVICE"
 """In the environment: what the device on which this node computes is called."""
@@ -36,6 +36,7 @@ def run(environment: Mapping[str, str], arguments: list[str], log: Path, seed: s
         repeated = SimpleNamespace(token_bytes=lambda count: seed.encode().ljust(count), token_hex=secrets.token_hex)
         for module in (job_folder, partners):
             module.secrets = repeated  # type: ignore[attr-defined]
+    certificates.LOOK_S = 1.0  # of 20 s
     if environment.get(DEVICE):
         train.device_name = lambda _: environment[DEVICE]  # type: ignore[attr-defined]
     sys.argv = ["vfl-node", *arguments]

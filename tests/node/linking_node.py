@@ -12,6 +12,7 @@ import forked_node
 
 from vfl_node.alignment.alignment import Alignment
 from vfl_node.execution.folder import JobFolder
+from vfl_node.training.network import journal
 
 
 def run(noted: Path, environment: Mapping[str, str], arguments: list[str], log: Path) -> None:
@@ -28,6 +29,7 @@ def run(noted: Path, environment: Mapping[str, str], arguments: list[str], log: 
         with noted.open("a") as file:
             file.write(f"{folder.path.name} {digest}\n")
 
+    journal.STEPS_BETWEEN = 1  # a checkpoint after each epoch, however short
     JobFolder.save_alignment = saves  # type: ignore[method-assign]
     forked_node.run(environment, arguments, log, seed=noted.name)
 

@@ -354,7 +354,8 @@ class Federation:
 
     @staticmethod
     def wait_until(condition: Any, seconds: float = GENEROUS_S) -> None:
-        limit = time.monotonic() + seconds
+        limit, pause = time.monotonic() + seconds, 0.02
         while not condition():
             assert time.monotonic() < limit, "did not happen in time"
-            time.sleep(0.05)
+            time.sleep(pause)
+            pause = min(1.2 * pause, 0.2)  # whoever asks often slows down what it waits for

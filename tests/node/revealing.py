@@ -11,7 +11,7 @@ from pathlib import Path
 from vfl_node.configuration.models import parse
 from vfl_node.job import Job
 
-ROWS = 600
+ROWS = 480
 
 FLAG, KIND, NUMBER = "flag-canary-column", "kind-canary-column", "number-canary-column"
 """Columns of every passive party: fair, of four categories, normal. The label needs the number alone."""

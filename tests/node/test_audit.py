@@ -9,12 +9,12 @@ import pytest
 
 STANDS_OUT = """\
 train:
-  {bottom: [16], active_bottom: [4], top: [8], epochs: 40, batch_size: 64, learning_rate: 0.003, missing: {features: gaussian}}
+  {bottom: [16], active_bottom: [4], top: [8], epochs: 8, batch_size: 64, learning_rate: 0.003, missing: {features: gaussian}}
 evaluate: {test_fraction: 0.2, metrics: [nll]}
 """
 COPIES = STANDS_OUT.replace("gaussian", "sampling")
 LIMIT = {"everyone": {"attacks": {"rows": 0.98}}}
-"""Above what copies show in so small a table over 40 epochs: .81 to .91, by chance of the draw."""
+"""Above what copies show in so small a table over 8 epochs: .81 to .91, by chance of the draw."""
 
 
 @pytest.mark.parametrize(("stopper", "other"), [pytest.param("lab", "clinic", marks=pytest.mark.slow), ("clinic", "lab")])
@@ -53,7 +53,7 @@ def test_who_owns_every_shared_row_has_nothing_to_tell(federation: Any) -> None:
 
 def test_a_node_s_defences_and_a_silent_audit_are_in_its_own_report_only(federation: Any) -> None:
     federation.start_both(defences=[{"name": "noise", "sigma": 0.5}], audit={"membership": False})
-    job_id = federation.submit(COPIES.replace("epochs: 40", "epochs: 3"))
+    job_id = federation.submit(COPIES.replace("epochs: 8", "epochs: 3"))
     assert federation.end("lab", job_id)["state"] == federation.end("clinic", job_id)["state"] == "done"
     lab, clinic = (federation.report(name, job_id)["training"] for name in ("lab", "clinic"))
     assert lab["split"]["defences"] == [{"name": "noise", "sigma": 0.5}]

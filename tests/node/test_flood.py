@@ -16,7 +16,7 @@ import pytest
 from vfl_node.models import storage
 
 DESCRIPTORS = 256
-JOB = "align: {protocol: psi}\ntrain: {bottom: [8], epochs: 60, batch_size: 16}\nevaluate: {test_fraction: 0.3}\n"
+JOB = "align: {protocol: psi}\ntrain: {bottom: [8], epochs: 20, batch_size: 16}\nevaluate: {test_fraction: 0.3}\n"
 FLOOD = """
 import resource, socket, sys, threading, time
 most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]

@@ -13,11 +13,9 @@ from tests.node.revealing import make_revealing
 ROLES = {"clinic": "active", "lab": "passive"}
 TRAIN = """\
 align: {protocol: psi}
-train: {bottom: [8], active_bottom: [4], top: [4], epochs: 3, batch_size: 8, patience: 3}
+train: {bottom: [8], active_bottom: [4], top: [4], epochs: 3, batch_size: 40, patience: 3}
 evaluate: {test_fraction: 0.2, validation_fraction: 0.1}
 """
-"""With more than fifty steps an epoch, so that there is a checkpoint after each."""
-
 DEFENCES = {
     "marvell": {"power": 16},
     "dp": {"max_grad_norm": 0.5, "noise_multiplier": 16},

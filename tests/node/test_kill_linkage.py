@@ -30,11 +30,11 @@ TRAINS = (
     + """\
 train:
   {algorithm: candidates, task: regression, bottom: [8, 4], active_bottom: [4], top: [8], pair_outputs: 2, channels: 2,
-   kernel: 3, merge_hidden: [8], epochs: 2, batch_size: 2}
+   kernel: 3, merge_hidden: [8], epochs: 2, batch_size: 8}
 evaluate: {test_fraction: 0.2, validation_fraction: 0.1, metrics: [rmse, r2]}
 """
 )
-"""With more than fifty steps an epoch, so that there is a checkpoint after each."""
+"""With 14 steps an epoch."""
 
 IN_SHARES = LINKS + "  comparison: shares\n"
 
@@ -67,10 +67,10 @@ DEALT = [("lab", "align-store=kill@2")]  # between candidates and similarities
 
 ENDS = dict.fromkeys(("keep", "kept", "store", "confirm", "confirmed"), (1,))
 LEARNS = {  # the same in a training
-    "clinic": {"toss": (1,), "backward": (1, 70), "updated": (1, 56, 70), "validated": (1, 2), "checkpoint": (1, 2)}
+    "clinic": {"toss": (1,), "backward": (1, 18), "updated": (1, 14, 18), "validated": (1, 2), "checkpoint": (1, 2)}
     | {"checkpointed": (1, 2), "evaluate": (1,)}
     | ENDS,
-    "lab": {"toss": (1,), "forward": (1, 70), "updated": (1, 56, 70), "validated": (1, 2), "checkpoint": (1, 2)}
+    "lab": {"toss": (1,), "forward": (1, 18), "updated": (1, 14, 18), "validated": (1, 2), "checkpoint": (1, 2)}
     | {"checkpointed": (1, 2), "evaluate": (1,)}
     | ENDS,
     "notary": {"align-synced": (1, 2), "align-store": (1, 3), "align-list": (1, 2)} | ENDS,
@@ -83,7 +83,7 @@ TRAININGS = [
     ("clinic", "align-store=kill@2"),
     ("lab", "align-keep=kill@1"),
 ]
-ONE = [("lab", "forward=kill@70")]  # after a checkpoint
+ONE = [("lab", "forward=kill@18")]  # after a checkpoint
 
 
 class Tables:

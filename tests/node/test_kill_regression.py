@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -156,9 +157,9 @@ train: {{algorithm: logistic, iterations: {ITERATIONS}, key_bits: 2048, {FLOWS[f
 
 
 @pytest.fixture(scope="module")
-def nodes(federations: Any, forked: Any, tmp_path_factory: pytest.TempPathFactory) -> Nodes:
-    roles = {"clinic": "active", "lab": "passive", "notary": "coordinator"}
-    return Nodes(federations(tmp_path_factory.mktemp("regression"), roles), forked)
+def nodes(federations: Any, forked: Any, trial: Any, tmp_path_factory: pytest.TempPathFactory) -> Nodes:
+    roles, folder = {"clinic": "active", "lab": "passive", "notary": "coordinator"}, tmp_path_factory.mktemp("regression")
+    return Nodes(federations(folder, roles, replace(trial, lab=trial.few_columns(folder / "few.csv"))), forked)
 
 
 @pytest.mark.parametrize(("flow", "victim", "place"), [*SOME, *(pytest.param(*of, marks=pytest.mark.slow) for of in MORE)])

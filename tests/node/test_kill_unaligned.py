@@ -12,11 +12,9 @@ from tests.node.killed_jobs import KilledJobs
 ROLES = {"clinic": "active", "lab": "passive"}
 JOB = """\
 align: {align}
-train: {{bottom: [4], active_bottom: [4], top: [], epochs: 4, batch_size: 1, unaligned: {method}}}
+train: {{bottom: [4], active_bottom: [4], top: [], epochs: 3, batch_size: 8, unaligned: {method}}}
 evaluate: {{test_fraction: 0.4}}
 """
-"""With more than fifty steps an epoch, so that there is a checkpoint after each."""
-
 PLAIN = "{protocol: psi}"
 ASYMMETRIC = "{protocol: apsi, obfuscation: {fraction: 0.9}}"
 

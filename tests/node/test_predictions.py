@@ -781,12 +781,23 @@ def test_nodes_killed_while_training_stops_end_with_the_same_weights(served: Ser
             assert all(torch.equal(ours[name], theirs[name]) for name in ours)
 
 
-def test_an_absent_peer_is_waited_for_and_then_named(federations: Any, forked: Any, tmp_path: Path) -> None:
+@pytest.fixture
+def changing(served: Served) -> Iterator[Any]:
+    """The federation, with the settings that it had at the end."""
+    yield served.federation
+    for name in OTHER:
+        if served.federation.processes[name].poll() is None:
+            served.federation.kill(name, signal.SIGTERM)
+        served.federation.start(name, everyone={}, data={"path": str(served.federation.trial.files[name])})
+    served.up()
+
+
+def test_an_absent_peer_is_waited_for_and_then_named(served: Served, changing: Any, tmp_path: Path) -> None:
     """A table that has grown answers as before. One with other records than those of training is refused, at both."""
-    served = Served(federations(tmp_path), forked)
-    before, table = served.ask("clinic"), tmp_path / "other.csv"
-    table.write_text("".join(served.federation.trial.files["lab"].read_text().splitlines(keepends=True)[:-1]))
-    federation = served.federation
+    table, federation = tmp_path / "other.csv", changing
+    table.write_text("".join(federation.trial.files["lab"].read_text().splitlines(keepends=True)[:-1]))
+    before = served.expected("clinic")
+    served.cancel("clinic")
     federation.kill("lab", signal.SIGTERM)
     federation.start("lab", data={"path": str(table)})
     federation.wait_until(lambda: federation.connected("clinic"))
@@ -817,12 +828,9 @@ def test_an_absent_peer_is_waited_for_and_then_named(federations: Any, forked: A
     assert "records 1 have other cells and 0 are gone" in federation.end("lab", served.service("clinic"))["error"]["message"]
 
 
-def test_new_records_are_not_intersected_against_the_will_of_either_owner(
-    federations: Any, forked: Any, trial: Any, tmp_path: Path
-) -> None:
+def test_new_records_are_not_intersected_against_the_will_of_either_owner(served: Served, changing: Any, trial: Any) -> None:
     """A union was agreed on; known records are predicted all the same."""
-    served = Served(federations(tmp_path), forked)
-    federation, unions = served.federation, {"protocols": ["psu"]}
+    federation, unions = changing, {"protocols": ["psu"]}
     clinic = federation.client("clinic")
     federation.kill("lab", signal.SIGTERM)
     federation.start("lab", everyone=unions)

@@ -21,7 +21,7 @@ from vfl_node.transport.recorder import Entry, Recorder
 
 SPLIT = """\
 align: {protocol: psi}
-train: {bottom: [16], active_bottom: [4], top: [8], epochs: 4, batch_size: 32}
+train: {bottom: [16], active_bottom: [4], top: [8], epochs: 2, batch_size: 32}
 evaluate: {test_fraction: 0.2, validation_fraction: 0.2, share_with_passive: true}
 """
 AUDIT = {"audit": {"features": {"columns": "all", "known_share": 0.2}}}
@@ -57,7 +57,7 @@ def asked(nodes: Any, name: str, path: str) -> str:
 
 def test_its_owner_sees_columns_while_it_trains_and_in_the_report(nodes: Any) -> None:
     nodes.start_both(**AUDIT, **HIDDEN, metrics={"columns": True})
-    job_id = nodes.submit(SPLIT.replace("epochs: 4", "epochs: 400, patience: 400"))
+    job_id = nodes.submit(SPLIT.replace("epochs: 2", "epochs: 400, patience: 400"))
     nodes.wait_until(lambda: nodes.view("lab", job_id).get("rebuilt"))
     view = nodes.view("lab", job_id)
     assert view["rebuilt"].keys() == set(COLUMNS)
@@ -122,7 +122,7 @@ def test_a_column_rebuilt_too_well_stops_the_training_and_a_restart_does_not_get
 
 def test_below_the_limit_training_goes_on(nodes: Any) -> None:
     nodes.start_both(**AUDIT, everyone={"attacks": {"columns": 1.0}})
-    job_id = nodes.submit(SPLIT.replace("epochs: 4", "epochs: 1"))
+    job_id = nodes.submit(SPLIT.replace("epochs: 2", "epochs: 1"))
     assert nodes.end("lab", job_id)["state"] == nodes.end("clinic", job_id)["state"] == "done"
     found = nodes.report("lab", job_id)["training"]
     assert found["max_feature_gain"] == 1.0
@@ -154,7 +154,7 @@ def sizes(entries: list[Entry]) -> list[tuple[str, int]]:
 def test_messages_are_as_without_and_have_nothing_of_it(tmp_path: Path) -> None:
     """Of two passive parties; neither sends the other anything."""
     tables = make_revealing(tmp_path, ("lab", "insurer"), rows=480)
-    text = SPLIT.replace("epochs: 4", "epochs: 2, patience: 2").replace("share_with_passive: true", "metrics: [nll]")
+    text = SPLIT.replace("epochs: 2", "epochs: 2, patience: 2").replace("share_with_passive: true", "metrics: [nll]")
     plain, hidden = heard(tmp_path / "plain", tables, text), heard(tmp_path / "hidden", tables, text, **AUDIT, **HIDDEN)
     pairs = {("clinic", "lab"), ("lab", "clinic"), ("clinic", "insurer"), ("insurer", "clinic")}
     assert {(entry.sender, entry.receiver) for entry in hidden} == pairs

@@ -24,7 +24,7 @@ MORE = [
     (name, place) for name in ("lab", "clinic") for place in ("keep", "kept", "finished", "forget") if (name, place) not in SOME
 ]
 
-LONG = "train: {bottom: [8], epochs: 100, batch_size: 32}"
+LONG = "train: {bottom: [8], epochs: 100, batch_size: 4}"
 """Goes on until it is ended, where each of its steps is slow."""
 
 LEARNS = """\
@@ -49,23 +49,24 @@ def check_trace(federation: Any, job_id: str, trial: Any) -> None:
 def test_two_jobs_and_an_orderly_end(federation: Any, trial: Any) -> None:
     federation.as_users_start_them()
     federation.start_both()
-    for _ in range(2):  # the second run of a job works as the first
-        job_id = federation.submit(LEARNS)
+    for epochs in (12, 1):  # a second job works as the first
+        job_id = federation.submit(LEARNS.replace("epochs: 12", f"epochs: {epochs}"))
         assert federation.end("clinic", job_id)["state"] == "done"
         assert federation.end("lab", job_id)["state"] == "done"
         ours, theirs = federation.report("clinic", job_id), federation.report("lab", job_id)
         sizes = {key: ours["alignment"][key] for key in ("ours", "theirs", "union", "intersection")}
         assert sizes == {"ours": 160, "theirs": 160, "union": 200, "intersection": 120}
-        assert ours["metrics"]["auc"] > 0.85  # weights and splits are new each time: 0.93 to 0.99 in 25 runs
+        if epochs == 12:
+            assert ours["metrics"]["auc"] > 0.85  # weights and splits are new each time: 0.93 to 0.99 in 25 runs
         assert ours["local_metrics"] is not None
         assert ours["metrics"]["population"] == "owned"
         assert ours["metrics"]["real_share"] == pytest.approx(120 / 160)
         assert theirs["metrics"] is None
         assert all(epoch["loss"] is None for epoch in theirs["training"]["epochs"])
         assert ours["manifest_digest"] == theirs["manifest_digest"]
-        check_trace(federation, job_id, trial)
         folder = federation.job_folder("lab", job_id)
         federation.wait_until(lambda folder=folder: {path.name for path in folder.iterdir()} == {"artefacts"})  # no secrets
+    check_trace(federation, job_id, trial)
     health = federation.client("clinic").health()
     assert health["peers"]["lab"]["online"] is True
     assert len(federation.client("lab").jobs()) == 2
@@ -118,7 +119,7 @@ def test_a_node_killed_in_training_comes_back_and_the_job_ends_well(federation: 
     federation.failpoints[name] = "updated=kill@60"
     federation.start_both()
     job_id = federation.submit(
-        "train: {bottom: [8], active_bottom: [4], top: [8], epochs: 30, batch_size: 32}\nevaluate: {test_fraction: 0.3}"
+        "train: {bottom: [8], active_bottom: [4], top: [8], epochs: 18, batch_size: 32}\nevaluate: {test_fraction: 0.3}"
     )
     assert federation.processes[name].wait(240) == -signal.SIGKILL
     assert any((federation.job_folder(name, job_id) / "checkpoints").glob("*.checkpoint"))
@@ -128,7 +129,7 @@ def test_a_node_killed_in_training_comes_back_and_the_job_ends_well(federation: 
     for party in ("clinic", "lab"):
         view = federation.end(party, job_id)
         assert view["state"] == "done", view
-    assert len(federation.report("clinic", job_id)["training"]["epochs"]) == 30
+    assert len(federation.report("clinic", job_id)["training"]["epochs"]) == 18
 
 
 @pytest.mark.parametrize(("victim", "place"), [*SOME, *(pytest.param(*of, marks=pytest.mark.slow) for of in MORE)])

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 import shlex
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,8 +13,8 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.node.nodes import GENEROUS_S
-from tests.test_readme import blocks, shorter
+from tests.node.nodes import GENEROUS_S, Child
+from tests.test_readme import blocks, serve_in, shorter
 from tests.trust.talks import Talk
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "set-up-two-nodes.md"
@@ -32,7 +30,7 @@ class Desk:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.known: dict[str, str] = {}
-        self.services: list[subprocess.Popen[str]] = []
+        self.services: list[Child] = []
         text, _, _ = GUIDE.read_text().partition("## Later")
         self.lines = [
             line.strip().partition("  #")[0].strip()
@@ -68,8 +66,7 @@ class Desk:
         path.write_text(yaml.safe_dump({key: value for key, value in edited.items() if value is not None}))
 
     def serve(self, name: str, role: str) -> None:
-        words, pipe = [sys.executable, "-m", "vfl_node", *self.typed("--role", role)], subprocess.PIPE
-        self.services.append(subprocess.Popen(words, cwd=self.folder, stdout=pipe, stderr=subprocess.STDOUT, text=True))
+        self.services.append(Child(serve_in, self.folder, self.typed("--role", role), self.folder / f"{name}.log"))
         running = self.folder / name / "state" / "running.json"
         limit = time.monotonic() + GENEROUS_S
         while not running.exists():
@@ -84,8 +81,7 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
     yield made
     for service in made.services:
         service.send_signal(signal.SIGTERM)
-    ends = [(service.communicate(timeout=GENEROUS_S)[0], service.returncode) for service in made.services]
-    assert [status for _, status in ends] == [0, 0], ends
+    assert [service.wait(GENEROUS_S) for service in made.services] == [0, 0]
 
 
 def test_two_owners_get_from_nothing_to_a_job_that_has_run(desk: Desk, trial: Any) -> None:

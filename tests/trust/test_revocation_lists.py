@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from tests.transport.conftest import FEDERATION, METHODS, PEM, Certificates, Node, open_stream
 from tests.transport.conftest import serve as serve
-from tests.trust.test_new_authority_nodes import LONG, Paired
+from tests.trust.test_new_authority_nodes import LONG, SLOW, Paired
 from vfl_node.errors import PolicyError, UsageError, VflError
 from vfl_node.node.setup import init
 from vfl_node.settings.node import Tls
@@ -176,6 +176,7 @@ class Outside(Paired):
 @pytest.fixture
 def nodes(trial: Any, tmp_path: Path) -> Iterator[Outside]:
     federation = Outside(tmp_path, trial)
+    federation.failpoints["lab"] = SLOW
     federation.start_both()
     yield federation
     federation.end_all()
@@ -193,6 +194,7 @@ def test_running_nodes_cut_off_a_peer_whose_certificate_is_revoked_and_take_up_i
     request = (nodes.folder / "lab" / "keys" / "node.csr").read_bytes()
     nodes.kill("lab", 15)
     (nodes.folder / "lab" / "keys" / "node.crt").write_bytes(sign(*nodes.authorities["lab"], request))
+    nodes.failpoints["lab"] = SLOW
     nodes.start("lab")
     nodes.wait_until(lambda: nodes.connected("lab") and nodes.connected("clinic"), 90)
     nodes.wait_until(lambda: nodes.in_training("clinic", job), 90)

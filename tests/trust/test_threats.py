@@ -274,8 +274,9 @@ def clocks(nodes: OwnAuthorities) -> Iterator[Callable[..., None]]:
         for name in nodes.roles:
             if nodes.processes[name].poll() is None:
                 nodes.kill(name, 15)
-            words = ("env", f"LD_PRELOAD={library}", f"CLOCK_AHEAD_S={ahead_s[name]}") if name in ahead_s else ()
-            nodes.programs[name] = nodes.command(*words, sys.executable, "-m", "vfl_node")
+            clock = "env", f"LD_PRELOAD={library}", f"CLOCK_AHEAD_S={ahead_s.get(name)}"
+            of_its_own = nodes.command(*clock, sys.executable, "-m", "vfl_node")
+            nodes.programs[name] = of_its_own if name in ahead_s else nodes._fork
             (nodes.folder / f"{name}.log").write_text("")
         meet_again(nodes, *nodes.roles, accepts=["clinic"])
 

@@ -146,12 +146,13 @@ def test_a_renewed_certificate_is_used_without_a_restart(nodes: OwnAuthorities) 
     )
     assert verified.returncode == 0, verified.stderr
     nodes.kill("lab", 15)
+    nodes.failpoints["lab"] = "updated=slow"  # what the next test ends takes no core meanwhile
     nodes.start("lab")
     nodes.wait_until(lambda: nodes.connected("lab"))
 
 
 def test_a_revoked_peer_is_told_and_gone_within_seconds(nodes: OwnAuthorities) -> None:
-    job = nodes.submit("train: {bottom: [4], active_bottom: [4], top: [4], epochs: 100000}\n")
+    job = nodes.submit("train: {bottom: [4], active_bottom: [4], top: [4], epochs: 100000, batch_size: 2}\n")
     nodes.wait_until(lambda: nodes.in_training("clinic", job))
     nodes.client("clinic").admit("lab")  # an owner may say yes in two terminals: it begins anew
     nodes.wait_until(lambda: nodes.connected("clinic") and nodes.in_training("clinic", job))
