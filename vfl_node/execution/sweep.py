@@ -21,6 +21,7 @@ from pathlib import Path
 
 from vfl_node.errors import ProtocolError
 from vfl_node.execution.folder import JobFolder
+from vfl_node.ledger import Disclosure
 from vfl_node.process import failpoints
 from vfl_node.process.files import read_checked, write_checked
 from vfl_node.session.session import Session
@@ -78,8 +79,10 @@ class Sweep:
         chosen = max(number for number, (_, is_best) in enumerate(done) if is_best)
         checkpoints = self._checkpoints(chosen)
         trained = await trainer.run(_session_of(session, chosen, seed), data, checkpoints, checkpoints.names()[-1])
-        trials = [Trial(settings[number], tried, number == chosen) for number, (tried, _) in enumerate(done)]
-        return dataclasses.replace(trained, trials=tuple(trials))
+        trials = tuple(Trial(settings[number], tried, number == chosen) for number, (tried, _) in enumerate(done))
+        told = _disclosures(session, sum(tried.epochs for tried, _ in done), len(done))
+        learnt = {name: (*entries, *told.get(name, ())) for name, entries in trained.disclosures.items()}
+        return dataclasses.replace(trained, trials=trials, disclosures=learnt)
 
     @property
     def _path(self) -> Path:
@@ -109,6 +112,15 @@ def _session_of(session: Session, number: int, seed: bytes) -> Session:
         randomness=session.randomness.derive(f"trial/{number}"),
         attempt=dataclasses.replace(attempt, job_id=trial_name(session.attempt.job_id, number)),
     )
+
+
+def _disclosures(session: Session, epochs: int, trials: int) -> dict[str, tuple[Disclosure, ...]]:
+    """What each party learnt by the trials, beside what the chosen one told."""
+    active, every = session.job.parties.active, f"all {trials} trials, {epochs:,} epochs together"
+    own = f"by the validation loss of its own labels which setting is the best; it received embeddings in {every}"
+    bit = f"from {active} after each trial whether it suits the labels best so far; it received gradients in {every}"
+    passive = {name: (Disclosure("sweep", trials, bit),) for name in session.job.parties.passive}
+    return {active: (Disclosure("sweep", trials, own),), **passive}
 
 
 async def _tell_best(session: Session, number: int, before: Sequence[Tried], tried: Tried) -> bool:

@@ -18,12 +18,25 @@ def declare(job: Job) -> Iterator[Declaration]:
     yield from stopping(active, passive, evaluate)
     if Train.section_of(job).unaligned.used:
         yield from _declare_rows_outside(job)
+    if job.sweep:
+        trials = len(job.sweep.settings())
+        yield Declaration(active, "sweep", f"which of {trials} settings is the best, by the loss of its own labels")
+        for name in passive:
+            text = f"after each of {trials} trainings whether it suits {active}'s labels best so far"
+            yield Declaration(name, "sweep", text)
+
+
+def _times(job: Job) -> str:
+    """How often a row is sent in training at most, in all trials of a sweep together."""
+    jobs = [job.trial(number) for number in range(len(job.sweep.settings()))] if job.sweep else [job]
+    count = job.evaluate.repeats * sum(Train.section_of(each).epochs for each in jobs)
+    return f"{count:,} times" if count > 1 else "once"
 
 
 def _declare_of_passive(job: Job, name: str) -> Iterator[Declaration]:
     """What the active party may learn of a passive one."""
-    active, train, evaluate = job.parties.active, Train.section_of(job), job.evaluate
-    times = f"{evaluate.repeats * train.epochs:,} times" if evaluate.repeats * train.epochs > 1 else "once"
+    active, evaluate = job.parties.active, job.evaluate
+    times = _times(job)
     yield Declaration(
         active,
         "embeddings",
@@ -41,7 +54,7 @@ def _declare_of_active(job: Job, name: str) -> Iterator[Declaration]:
     """What the passive party ``name`` may learn of the active one, and of other passive ones."""
     parties, train, evaluate = job.parties, Train.section_of(job), job.evaluate
     active, target = parties.active, "residual" if train.task == "regression" else "label"
-    times = f"{evaluate.repeats * train.epochs:,} times" if evaluate.repeats * train.epochs > 1 else "once"
+    times = _times(job)
     yield Declaration(
         name,
         "gradients",
