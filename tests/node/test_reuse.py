@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file
 
 from tests.node.test_trainings import ROLES, TRAIN, Trainings
 from vfl_node.configuration.models import parse
@@ -114,6 +115,23 @@ def test_a_later_attempt_goes_on_and_needs_the_earlier_job_no_more(kept: Kept, p
     assert np.array_equal(kept.rows("second", "lab")[0], kept.rows("other", "lab")[0])
 
 
+def test_a_training_goes_on_from_the_model_of_an_earlier_job(kept: Kept) -> None:
+    """With a step of almost no length the weights stay those of then; without ``start_from`` they are others."""
+    still = AGAIN.replace("epochs: 2", "epochs: 1, learning_rate: 1.0e-9, start_from: first")
+    assert kept.run("second", still) == [None, None]
+    assert kept.run("third", still.replace(", start_from: first", "")) == [None, None]
+    for name in ROLES:
+        first, second, third = (
+            load_file(kept.job_folder(job_id, name).artefacts / "model.safetensors") for job_id in ("first", "second", "third")
+        )
+        near = {key: np.allclose(first[key], second[key], atol=1e-6) for key in first if not key.startswith("local.")}
+        assert near
+        assert all(near.values())
+        assert not all(np.allclose(first[key], third[key], atol=1e-2) for key in near)
+    _, wider = kept.run("fourth", still.replace("bottom: [4], active", "bottom: [5], active"))
+    assert (wider.code, "other widths" in wider.message) == ("E_MODEL", True)
+
+
 JOB = "name: demo\nparties: {active: clinic, passive: lab}\n"
 
 
@@ -139,6 +157,19 @@ def test_only_a_job_of_the_same_parties_tables_and_terms_may(tmp_path: Path) -> 
             with pytest.raises(UsageError, match=said) as caught:
                 check_reuse(store, job(text))
             assert caught.value.code == "E_REUSE_ALIGN"
+        for other in ("evaluate: {test_fraction: 0.3}\ntrain: {", "train: {seed: 2, "):
+            record = store.add(job("train: {bottom: [4]}"), submitter="clinic", job_id=f"trained-{len(other)}")
+            store.update(record, state="done")
+            folder = store.job_folder(record)
+            for path in (folder.path / "alignment", folder.rows):
+                path.write_bytes(b"")
+            text = f"align: {{reuse: {record.id}}}\n{other}start_from: {record.id}}}"
+            check_reuse(store, job(text.replace(other, "train: {")))
+            with pytest.raises(UsageError, match="would train on rows held out there") as caught:
+                check_reuse(store, job(text))
+            assert caught.value.code == "E_SPLIT"
+        with pytest.raises(UsageError, match="say align.reuse: first-0, too"):
+            job("train: {start_from: first-0}")
         with pytest.raises(StateError, match="of job nobody is not kept here"):
             check_reuse(store, job("align: {protocol: psi, reuse: nobody}"))
         forget_alignments(store, 2)

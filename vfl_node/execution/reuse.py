@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from pathlib import Path
 
 from vfl_node.alignment.alignment import Alignment
 from vfl_node.data.marks import Marks
 from vfl_node.data.tables import Table, prune_levels
 from vfl_node.errors import PeerError, StateError
 from vfl_node.execution.folder import JobFolder
-from vfl_node.job import JobId
-from vfl_node.process.files import read_checked, write_checked
+from vfl_node.job import Job, JobId
+from vfl_node.process.files import read_checked, write_checked, write_whole
 from vfl_node.session.memory import Memory, mark_secret
 from vfl_node.session.session import Session
 from vfl_node.transport.generated.vfl.v1 import alignment_pb2
@@ -72,6 +73,20 @@ def copy_records(earlier: JobFolder, folder: JobFolder) -> None:
     write_checked(folder.rows, read_checked(earlier.rows))
     if seed := read_schedule(earlier):
         write_checked(folder.schedule, seed)
+
+
+def copy_model(job: Job, folder: JobFolder) -> Path | None:
+    """This party's half of the model from which ``job`` goes on, copied to ``folder``; None if it begins anew.
+
+    Raises:
+        StateError: the half is gone or damaged (``E_STATE_LOST``, ``E_STATE_CORRUPT``).
+    """
+    if not (name := getattr(job.train, "start_from", None)):
+        return None
+    path = folder.path / "start.safetensors"
+    if not path.exists():
+        write_whole(path, earlier_folder(folder, name).artefact("model.safetensors").read_bytes())
+    return path
 
 
 async def reuse_alignment(session: Session, earlier: JobFolder, others: Sequence[str]) -> Alignment:

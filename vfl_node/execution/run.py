@@ -32,7 +32,7 @@ from vfl_node.engines.processes import Processes
 from vfl_node.engines.threads import Threads
 from vfl_node.execution.folder import JobFolder
 from vfl_node.execution.inputs import select_records
-from vfl_node.execution.reuse import earlier_folder, read_schedule, select_aligned
+from vfl_node.execution.reuse import copy_model, earlier_folder, read_schedule, select_aligned
 from vfl_node.job import Job
 from vfl_node.process.tensors import load_torch, settle_device
 from vfl_node.progress import EpochTrained, Event, LocalEpochTrained, PhaseBegan, Progress
@@ -144,7 +144,7 @@ def set_up(
         DataError, PolicyError: as :func:`vfl_node.execution.inputs.select_records`.
         StateError: as :func:`vfl_node.execution.reuse.select_aligned`.
     """
-    inputs, schedule, limits = None, None, settings.limits_for(job)
+    inputs, schedule, start, limits = None, None, None, settings.limits_for(job)
     if job.needs_torch:
         load_torch(settings.threads)
     if table is not None:
@@ -154,6 +154,7 @@ def set_up(
             if job.align.reuse:
                 source = folder if folder.keeps_alignment else earlier_folder(folder, job.align.reuse)
                 part, schedule = select_aligned(table, source, memory), read_schedule(source)
+                start = copy_model(job, folder)
             else:
                 part = select_records(table, job.align, memory, limits, settings.name)
         inputs = DataInputs(table, part, table_name(settings, job))
@@ -165,7 +166,7 @@ def set_up(
         name=settings.name,
         peers=channels,
         randomness=randomness,
-        attempt=Attempt(number=attempt, job_id=job_id, folder=folder.path, pins=folder, schedule=schedule),
+        attempt=Attempt(number=attempt, job_id=job_id, folder=folder.path, pins=folder, schedule=schedule, start=start),
         memories=memories,
         progress=_TracedProgress(progress, trace),
         machine=_machine(settings),

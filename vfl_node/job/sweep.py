@@ -13,7 +13,7 @@ from vfl_node.configuration.models import Frozen
 
 MOST_TRIALS = 64
 
-FIXED = ("algorithm", "task", "classes", "seed", "missing", "unaligned", "class_weight")
+FIXED = ("algorithm", "task", "classes", "seed", "missing", "unaligned", "class_weight", "start_from")
 """Keys of ``train`` that all trials have in common: they say what is learnt, from which rows, and how rows are split."""
 
 

@@ -16,7 +16,8 @@ def check_reuse(store: Store, job: Job) -> None:
 
     Raises:
         StateError: it is not kept here (``E_REUSE_ALIGN``).
-        UsageError: it is another one (``E_REUSE_ALIGN``).
+        UsageError: it is another one (``E_REUSE_ALIGN``), or the training goes on from a model that held out other rows
+            (``E_SPLIT``).
     """
     if not (name := job.align.reuse):
         return
@@ -30,6 +31,27 @@ def check_reuse(store: Store, job: Job) -> None:
             code=REUSE,
             hint="say the same parties, tables and align as that job, or leave align.reuse out",
             for_peer=f"{', '.join(others)} must be as in job {name}",
+        )
+    _check_start(job, earlier)
+
+
+def _check_start(job: Job, earlier: Job) -> None:
+    """Refuse a training that goes on from a model, and would train on rows that the model was measured on.
+
+    Raises:
+        UsageError: it holds out other rows (``E_SPLIT``).
+    """
+    if not getattr(job.train, "start_from", None) or earlier.train is None:
+        return
+    ours, theirs = job.field_digests(), earlier.field_digests()
+    fields = ("evaluate.test_fraction", "evaluate.hold_out", "evaluate.hold_out.last", "train.seed")
+    if others := [name for name in fields if ours.get(name) != theirs.get(name)]:
+        raise UsageError(
+            f"job {job.name!r} goes on from the model of job {job.align.reuse}, and would train on rows held out there: "
+            f"{', '.join(others)} differ",
+            code="E_SPLIT",
+            hint="say the same as that job, or leave train.start_from out",
+            for_peer=f"{', '.join(others)} must be as in job {job.align.reuse}",
         )
 
 

@@ -43,6 +43,7 @@ class Attempt:
         folder: private; large intermediate results lie there until the job no longer needs them.
         pins: digests of what the peers sent in earlier attempts.
         schedule: the seed by which the job held out rows whose alignment is used again; None: one is tossed.
+        start: the model of an earlier job, as :func:`vfl_node.models.storage.load` reads it, from which training goes on.
     """
 
     folder: Path
@@ -50,6 +51,7 @@ class Attempt:
     job_id: str = ""
     pins: Pins = field(default_factory=MemoryPins)
     schedule: bytes | None = None
+    start: Path | None = None
 
     def part(self, name: str) -> Attempt:
         """The same for a part of the job whose pins would have the same names as those of another part."""

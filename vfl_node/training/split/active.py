@@ -31,7 +31,7 @@ from vfl_node.training.network.local import check_finite
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.contributions import HeldOutInputs
 from vfl_node.training.split.conversations import Conversations
-from vfl_node.training.split.half import audit_of_peers, encode, label_meter, likeness
+from vfl_node.training.split.half import audit_of_peers, encode, go_on, label_meter, likeness
 from vfl_node.training.split.held_out import HeldOutRows
 from vfl_node.training.split.local_branch import ActiveParts
 from vfl_node.training.split.outside import make_branch, repeat_to_announced, rows_outside
@@ -63,6 +63,7 @@ class ActiveHalf:
         self._model = build_classifier(architecture, train, self._inputs.schema, self._peers.widths)
         self.learner = learner(self._model, session, randomness, repeat)
         start_at_rate(self._model, supervision.task, train)
+        go_on(self.learner, session)
         outside = self._rows_outside(session, data, training, rows, randomness.derive(f"unaligned/{repeat}"), saved or {})
         compared = likeness(session, training, repeat)
         self.pretraining = self._make_pretraining(session, data, training, rows, randomness, draws, repeat)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 from typing_extensions import override
 
 from vfl_node.configuration.models import ReadBy
+from vfl_node.job.names import JobId
 from vfl_node.job.training import TrainerParts, TrainingJob, Traits
 from vfl_node.job.unaligned import Unaligned, unaligned_of
 from vfl_node.models import architecture_of
@@ -65,6 +66,17 @@ class Train(NetworkConfig):
     algorithm: Literal["split"] = "split"
     missing: Annotated[Missing, ReadBy(missing_of)] = Missing()
     unaligned: Annotated[Unaligned, ReadBy(unaligned_of)] = NoUnaligned()
+    start_from: JobId | None = Field(
+        default=None, description="id of the job of align.reuse: training goes on from the model of it, of the same widths"
+    )
+
+    @model_serializer(mode="wrap")
+    def _serialise(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Without a ``start_from`` that is not said, so that jobs from before there was the key are the same."""
+        fields: dict[str, Any] = written(self)
+        if self.start_from is None:
+            fields.pop("start_from", None)
+        return fields
 
     @model_validator(mode="after")
     def _check_calibration(self) -> Train:
@@ -115,6 +127,11 @@ class Train(NetworkConfig):
     def check(self, job: TrainingJob) -> None:
         """As the base: strategies for missing rows, calibration and matched metrics must suit the alignment."""
         super().check(job)
+        if self.start_from and self.start_from != job.align.reuse:
+            raise ValueError(
+                f"train.start_from goes on from a model over the same rows: say align.reuse: {self.start_from}, too, so that the "
+                "rows that were held out stay held out"
+            )
         missing, protocol, spec = self.missing, job.align.protocol, job.align.spec
         labels_fill, features_fill = missing.label_strategy.fills, missing.feature_strategy.fills
         active_lacks = "active" in spec.synthetic_rows_at

@@ -28,13 +28,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.features import Encoder
-from vfl_node.data.tables import LabelColumn
-from vfl_node.models import architecture_of
+from vfl_node.data.tables import LabelColumn, Table
+from vfl_node.errors import StateError
+from vfl_node.models import architecture_of, storage
 from vfl_node.privacy.audit import Audit
 from vfl_node.privacy.features.audit import DecoderAudit
 from vfl_node.privacy.features.rows import Inputs
@@ -46,6 +48,7 @@ from vfl_node.privacy.labels.truth import truth_of
 from vfl_node.privacy.peers import TOGETHER, AuditOfPeers
 from vfl_node.session.session import Session
 from vfl_node.training.network.half import NO_ROWS, Positions
+from vfl_node.training.network.learner import Learner
 from vfl_node.training.network.positioned_input import PositionedInput
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.missing.features.filling import fill_in
@@ -61,10 +64,43 @@ def encode(
     """
     own = np.concatenate([data.alignment.rows[training][data.alignment.owned[training]], outside])
     train = Train.section_of(session.job)
-    encoder = Encoder.fit(data.table, own if len(own) else np.arange(len(data.table)), train.scaling, train.least_rows)
+    if session.attempt.start:
+        encoder = _read_encoder(session.attempt.start, data.table)
+    else:
+        encoder = Encoder.fit(data.table, own if len(own) else np.arange(len(data.table)), train.scaling, train.least_rows)
     features, source = fill_in(data.alignment, data.table, encoder, train.missing, draws, train.scaling)
     images = architecture_of(train.model, session.policy.models).reads_images()
     return encoder.to_json(), PositionedInput.from_features(features, source, session.machine.device, images=images)
+
+
+def _read_encoder(path: Path, table: Table) -> Encoder:
+    """The encoder of an earlier model. Raises StateError (``E_MODEL``) if the table has not the columns of it."""
+    _, head = storage.load(path)
+    encoder = Encoder.from_json(head["encoder"])
+    if others := sorted({column.name for column in encoder.columns} ^ set(table.columns)):
+        raise misfit(f"column {others[0]!r} is not in both the model and the table")
+    return encoder
+
+
+def go_on(learner: Learner, session: Session) -> None:
+    """Begin with the weights of an earlier job, where the job says so. Raises StateError (``E_MODEL``) if they do not fit."""
+    if not session.attempt.start:
+        return
+    weights, _ = storage.load(session.attempt.start)
+    try:
+        learner.go_back(weights)
+    except (KeyError, RuntimeError):
+        raise misfit("its layers have other widths, or its columns other kinds") from None
+
+
+def misfit(why: str) -> StateError:
+    """The error of a training that cannot go on from the model that the job names."""
+    return StateError(
+        f"the training cannot go on from the model of train.start_from: {why}",
+        code="E_MODEL",
+        hint="say the same layers as that job, or leave train.start_from out",
+        for_peer="its half of the earlier model does not fit",
+    )
 
 
 def audit(session: Session, data: TrainingData, training: Positions, randomness: Randomness, repeat: int) -> Audit:

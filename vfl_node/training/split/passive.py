@@ -37,7 +37,7 @@ from vfl_node.training.network.local import check_finite
 from vfl_node.training.network.recorder import StepRecorder
 from vfl_node.training.schedule import cut
 from vfl_node.training.split.config import Train
-from vfl_node.training.split.half import audit, decoder_audit, encode
+from vfl_node.training.split.half import audit, decoder_audit, encode, go_on
 from vfl_node.training.split.matched import matched_passive
 from vfl_node.training.split.missing.features.contract import substitute
 from vfl_node.training.split.pretraining import PretrainingMeeting, make_pretraining, unshared_rows
@@ -59,6 +59,7 @@ class PassiveHalf:
         architecture = architecture_of(train.model, session.policy.models)
         self._bottom = build_bottom(architecture, train, self._inputs.schema, train.bottom)
         self.learner = learner(nn.ModuleDict({"bottom": self._bottom}), session, randomness, repeat)
+        go_on(self.learner, session)
         self._alignment, self._expected = data.alignment, NO_ROWS
         self._owned = torch.from_numpy(data.alignment.owned).to(session.machine.device)
         self._substitute = substitute(train.missing.feature_strategy, draws) if data.alignment.missing else None
