@@ -168,7 +168,7 @@ def test_only_a_job_of_the_same_parties_tables_and_terms_may(tmp_path: Path) -> 
             with pytest.raises(UsageError, match="would train on rows held out there") as caught:
                 check_reuse(store, job(text))
             assert caught.value.code == "E_SPLIT"
-        with pytest.raises(UsageError, match="say align.reuse: first-0, too"):
+        with pytest.raises(UsageError, match="first-0, too"):
             job("train: {start_from: first-0}")
         with pytest.raises(StateError, match="of job nobody is not kept here"):
             check_reuse(store, job("align: {protocol: psi, reuse: nobody}"))

@@ -129,8 +129,8 @@ class Train(NetworkConfig):
         super().check(job)
         if self.start_from and self.start_from != job.align.reuse:
             raise ValueError(
-                f"train.start_from goes on from a model over the same rows: say align.reuse: {self.start_from}, too, so that the "
-                "rows that were held out stay held out"
+                f"train.start_from goes on from a model over the same rows: say align.reuse: {self.start_from}, too, so that "
+                "the rows that were held out stay held out"
             )
         missing, protocol, spec = self.missing, job.align.protocol, job.align.spec
         labels_fill, features_fill = missing.label_strategy.fills, missing.feature_strategy.fills
