@@ -32,7 +32,7 @@ def list_schedules(
     table = Table(Column("schedule", no_wrap=True), "at", "next (UTC)", refusals, "last", box=None, pad_edge=False)
     for each in found:
         at = f"{each['at']} {each['zone']}"
-        table.add_row(each["name"], Text(at), _say_next(each), str(each["refusals"]), Text(each["became"]))
+        table.add_row(each["name"], Text(at), _say_next(each), str(each["refusals"]), Text(_say_last(each)))
     print_table(table)
     for each in found:
         for line in filter(None, (each["tells"], *each["warnings"])):
@@ -57,6 +57,11 @@ def resume(name: NameArgument, config: ConfigOption = None, node: NodeOption = "
 def run(name: NameArgument, config: ConfigOption = None, node: NodeOption = "", token_file: TokenOption = None) -> None:
     """Submit a schedule's job now, also where a condition says no."""
     out.print(client_at(config, node, token_file).change_schedule(name, "run")["job"])
+
+
+def _say_last(each: dict[str, Any]) -> str:
+    ended = f" ({each['ended']})" if each["ended"] and each["last_job"] in each["became"] else ""
+    return each["became"] + ended + (f"; the next one waits: {each['waits']}" if each["waits"] else "")
 
 
 def _say_next(each: dict[str, Any]) -> str:

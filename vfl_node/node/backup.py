@@ -30,7 +30,7 @@ from vfl_node.node.backup_form import (
 )
 from vfl_node.node.index_copies import copy_index
 from vfl_node.node.lineages import FOLDER as TABLES
-from vfl_node.node.schedules import FOLDER as SCHEDULES
+from vfl_node.node.schedule_states import FOLDER as SCHEDULES
 from vfl_node.process.archive import ArchiveWriter
 from vfl_node.process.files import give_to_owner_of, read_checked, scratch, write_checked, writing_whole
 from vfl_node.settings.node import Settings

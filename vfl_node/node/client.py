@@ -150,7 +150,7 @@ class Client:
         self._call("POST" if on else "DELETE", "/api/drain")
 
     def schedules(self) -> list[dict[str, Any]]:
-        """The node's schedules (:meth:`vfl_node.node.schedules.Schedules.list`)."""
+        """The node's schedules (:meth:`vfl_node.node.schedules.Schedules.describe`)."""
         return self._call("GET", "/api/schedules")["schedules"]
 
     def change_schedule(self, name: str, act: str) -> dict[str, Any]:

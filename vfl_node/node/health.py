@@ -203,7 +203,7 @@ class Health:
 
     def _find_about_schedules(self) -> Iterator[Cause]:
         try:
-            states = self._schedules.stand()
+            states = self._schedules.find_states()
         except (VflError, OSError) as cause:
             error = explain(cause)
             yield Cause("schedules", error.code, error.message, error.hint)

@@ -8,7 +8,7 @@ from vfl_node.execution.folder import JobFolder
 from vfl_node.execution.inputs import announce, read_input
 from vfl_node.job import Job
 from vfl_node.node.predictions import prepare
-from vfl_node.node.schedules import keep_marks
+from vfl_node.node.schedule_states import keep_marks
 from vfl_node.node.store import Store
 from vfl_node.prediction.play import Coordinating, Predicting
 from vfl_node.prediction.requests import Requests

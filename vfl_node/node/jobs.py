@@ -104,8 +104,8 @@ class Jobs:
             predictions.supersede(self._store, job)
             failpoints.reach("submit")
             if job_id and (self._store.get(job_id) or self._store.pruned_state(job_id)):
-                text, hint = f"there was a job {job_id} already", "other parties' jobs have such ids, too: rename the schedule"
-                raise UsageError(text, code="E_JOB_ID", hint=hint if schedule else "")
+                hint = "give the schedule a name that no other party's has; by hand it can run once a minute"
+                raise UsageError(f"there was a job {job_id} already", code="E_JOB_ID", hint=hint)
             job_id = job_id or self._store.draw_id(job)
             documents = {**self._consents.submit(job, job_id), PRIORITY: b"%d" % priority}
             documents |= {SCHEDULE: schedule.encode()} if schedule else {}

@@ -43,7 +43,7 @@ def describe_schedule(settings: Settings, schedule: Schedule, now: datetime) -> 
 def tell(own: str, job: Job) -> str:
     """What others learn of a table of ``own`` that grows, and is aligned by this job again and again."""
     told = [each for each in declare(job, None) if each.to != own]
-    which = [each.to for each in told if each.what in ("intersection", "candidates", "undeclared")]
+    which = [each.to for each in told if each.what in ("intersection", "similarities", "candidate rows", "undeclared")]
     names = join_names(list(dict.fromkeys(which or [each.to for each in told] or job.parties.others(own))))
     what = "which shared records are new" if which else "how many records are new"
     return f"with each job over a table that has grown, {names} can tell {what} since the one before: so when they came"

@@ -3,8 +3,8 @@
 Each field is ``*``, or numbers, ranges and steps with commas between: ``0,30``, ``9-17``, ``*/15``, ``mon-fri``. Where both the
 day of the month and the day of the week are restricted, a day of either is meant, as cron has it.
 
-A local time comes once a day. Where the clock is put back, and an hour comes twice, the first of the two counts. Where the clock is
-put forward, and an hour is left out, its minutes count as long after midnight as on other days: 02:30 is then at 03:30.
+A local time comes once a day. Where the clock is put back, and an hour comes twice, the first of the two counts. Where the
+clock is put forward, and an hour is left out, its minutes come as long after midnight as on other days: 02:30 is then at 03:30.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from itertools import pairwise
 from vfl_node.settings.hours import DAYS
 
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
-_FIELDS = (
+_FIELDS: tuple[tuple[str, int, int, dict[str, int]], ...] = (
     ("minute", 0, 59, {}),
     ("hour", 0, 23, {}),
     ("day of the month", 1, 31, {}),
@@ -44,9 +44,7 @@ class ClockTimes:
     def __init__(self, text: str) -> None:
         fields = text.lower().split()
         if len(fields) != len(_FIELDS):
-            raise ValueError(
-                f"{text[:80]!r} has {len(fields)} fields: minute, hour, day, month and day of the week are expected"
-            )
+            raise ValueError(f"{text[:80]!r} has {len(fields)} fields, not 5: minute, hour, day, month, day of the week")
         self._minutes, self._hours, self._days, self._months, weekdays = map(_read_field, fields, _FIELDS)
         self._weekdays = {day or 7 for day in weekdays}
         self._either = not (fields[2].startswith("*") or fields[4].startswith("*"))

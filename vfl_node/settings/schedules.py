@@ -44,7 +44,7 @@ class Schedule(Frozen):
         default=0,
         ge=0,
         le=43_200,
-        description="each job is submitted up to so many seconds later, so that not all come at once",
+        description="each job is submitted up to so many seconds later, so that not all come together",
     )
     catch_up: Literal["one", "none"] = Field(
         default="one", description="after the node was down: one job for the last time that was missed, or none"

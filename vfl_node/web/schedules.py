@@ -14,7 +14,7 @@ from vfl_node.web.gate import person_of
 class ScheduleActs(Protocol):
     """The schedules of a node (:class:`vfl_node.node.schedules.Schedules`)."""
 
-    def list(self) -> list[dict[str, Any]]:
+    def describe(self) -> list[dict[str, Any]]:
         """All of them. Raises VflError."""
 
     def pause(self, name: str) -> None:
@@ -39,7 +39,7 @@ def list_schedule_routes(view: ScheduleView) -> list[Route]:
     """The routes of a node that is seen so."""
 
     def show(request: Request) -> Response:
-        return JSONResponse({"schedules": view.schedules.list()})
+        return JSONResponse({"schedules": view.schedules.describe()})
 
     def pause(request: Request) -> Response:
         view.schedules.pause(request.path_params["name"])
