@@ -59,19 +59,30 @@ def test_29_february_is_waited_for_over_a_century_without_one() -> None:
 
 @pytest.mark.parametrize(
     "line",
-    ["0 3 * *", "0 3 * * * *", "60 3 * * *", "0 24 * * *", "0 0 0 * *", "0 0 * 13 *", "0 0 * * 8", "5-1 0 * * *", "*/0 * * * *"]
-    + [
-        "@daily",
-        "a 3 * * *",
-        "0 3 * * mondays",
-        "1-2-3 0 * * *",
-        "-1 0 * * *",
-        "1,,2 0 * * *",
-        "*/5/5 0 * * *",
-        "² 0 * * *",
-        "",
-    ]
-    + ["0 0 30 2 *", "0 0 31 4,6 *"],
+    [
+        *(
+            "0 3 * *",
+            "0 3 * * * *",
+            "60 3 * * *",
+            "0 24 * * *",
+            "0 0 0 * *",
+            "0 0 * 13 *",
+            "0 0 * * 8",
+            "5-1 0 * * *",
+            "*/0 0 * * *",
+        ),
+        *(
+            "@daily",
+            "a 3 * * *",
+            "0 3 * * mondays",
+            "1-2-3 0 * * *",
+            "-1 0 * * *",
+            "1,,2 0 * * *",
+            "*/5/5 0 * * *",
+            "² 0 * * *",
+        ),
+        *("", "0 0 30 2 *", "0 0 31 4,6 *"),
+    ],
 )
 def test_what_is_no_line_or_never_comes_is_refused(line: str) -> None:
     with pytest.raises(ValueError, match=r"fields|is no|never comes"):
