@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ WEEKLY = f"weekly-{PLANNED:%Y%m%d}"
 
 
 @pytest.fixture(scope="module")
-def nodes(federations: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Federation]:
+def nodes(federations: Any, tmp_path_factory: pytest.TempPathFactory) -> Federation:
     """A clinic that was down when its schedule's time came, and a lab."""
     folder: Path = tmp_path_factory.mktemp("schedules")
     federation: Federation = federations(folder)
@@ -30,7 +29,7 @@ def nodes(federations: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     private_folder(folder / "clinic/state" / FOLDER)
     write_checked(folder / "clinic/state" / FOLDER / INDEX, json.dumps({"weekly": vars(before)}).encode())
     federation.start_both()
-    yield federation
+    return federation
 
 
 def schedule(nodes: Federation, *words: str) -> str:
