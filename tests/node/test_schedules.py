@@ -25,7 +25,7 @@ from vfl_node.node.store import Store
 from vfl_node.session.memory import mark_secret
 from vfl_node.settings.limits import Budgets
 from vfl_node.settings.node import Settings
-from vfl_node.settings.schedules import Schedule
+from vfl_node.settings.schedules import JobSchedule
 
 BEGIN = datetime(2026, 11, 29, 12, tzinfo=timezone.utc)  # a Sunday
 
@@ -323,7 +323,7 @@ def test_a_clock_that_is_set_back_submits_nothing_twice(site: Callable[..., Site
 def test_an_id_of_another_party_is_refused_and_a_pruned_job_does_not_come_again(site: Callable[..., Site]) -> None:
     here = site()
     here.look()
-    job = here.store.add(read_job_of(here), submitter="lab", job_id="nightly-20261130")
+    job = here.store.add(here.settings.schedules[0].read_job(), submitter="lab", job_id="nightly-20261130")
     assert "E_JOB_ID" in here.look(days=1)
     assert (here.state.job, here.state.refusals) == ("", 1)
     here.store.update(job, state="done")
@@ -337,12 +337,6 @@ def test_an_id_of_another_party_is_refused_and_a_pruned_job_does_not_come_again(
     here.look(days=1)
     assert here.submitted == ["nightly-20261201"]
     assert here.state.became == "nightly-20261201 was submitted"
-
-
-def read_job_of(here: Site) -> Job:
-    from vfl_node.node.schedules import read_job
-
-    return read_job(here.settings.schedules[0])
 
 
 def test_no_job_while_the_table_is_as_the_last_one_read_it(site: Callable[..., Site]) -> None:
@@ -458,7 +452,7 @@ def test_an_owner_reads_what_others_learn_and_when_a_budget_ends_it(site: Callab
     )
     (daily, more) = here.schedules.describe()[0]["warnings"]
     assert "more jobs than 5 per week" in more
-    rare = Schedule(name="rare", job=here.folder / "job.yaml", at="0 3 1 * *")
+    rare = JobSchedule(name="rare", job=here.folder / "job.yaml", at="0 3 1 * *")
     assert describe_schedule(here.settings, rare, BEGIN)["warnings"] == []
     (here.folder / "job.yaml").unlink()
     (said,) = here.schedules.describe()

@@ -14,7 +14,7 @@ from vfl_node.errors import UsageError
 from vfl_node.settings.clock_times import ClockTimes
 from vfl_node.settings.node import Settings
 from vfl_node.settings.reading import load_settings
-from vfl_node.settings.schedules import Schedule
+from vfl_node.settings.schedules import JobSchedule
 from vfl_node.settings.zones import zone_named
 
 SETTINGS = "name: clinic\nrole: {role}\ninsecure_loopback: true\nlisten: 127.0.0.1:0\n"
@@ -28,8 +28,8 @@ def planned(line: str, begin: str, count: int, zone: str = "UTC") -> list[str]:
     return [f"{at.astimezone(place):%Y-%m-%d %H:%M}" for at in found]
 
 
-def schedule(**keys: Any) -> Schedule:
-    return Schedule(**{"name": "weekly", "job": "job.yaml", "at": "0 3 * * *", **keys})
+def schedule(**keys: Any) -> JobSchedule:
+    return JobSchedule(**{"name": "weekly", "job": "job.yaml", "at": "0 3 * * *", **keys})
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,9 @@ from typing import Any
 from vfl_node.errors import VflError
 from vfl_node.job import Job
 from vfl_node.node.asked_words import list_budgets
-from vfl_node.node.schedules import read_job
 from vfl_node.report.words import join_names
 from vfl_node.settings.node import Settings
-from vfl_node.settings.schedules import Schedule
+from vfl_node.settings.schedules import JobSchedule
 from vfl_node.trust.manifest import declare
 
 WITHIN = timedelta(days=366)
@@ -25,7 +24,7 @@ OFTEN = timedelta(days=6)
 ADVICE = "align once a week, set least_new: 500, or score known records by one model instead"
 
 
-def describe_schedule(settings: Settings, schedule: Schedule, now: datetime) -> dict[str, Any]:
+def describe_schedule(settings: Settings, schedule: JobSchedule, now: datetime) -> dict[str, Any]:
     """``tells``: what others learn by jobs of a schedule, as a sentence; ``warnings``: a sentence each.
 
     Args:
@@ -34,7 +33,7 @@ def describe_schedule(settings: Settings, schedule: Schedule, now: datetime) -> 
         now: UTC.
     """
     try:
-        job = read_job(schedule)
+        job = schedule.read_job()
         return {"tells": tell(settings.name, job), "warnings": list(list_warnings(settings, schedule, job, now))}
     except VflError as error:
         return {"tells": "", "warnings": [f"its job cannot be submitted: {error.code}: {error.message}"]}
@@ -49,7 +48,7 @@ def tell(own: str, job: Job) -> str:
     return f"with each job over a table that has grown, {names} can tell {what} since the one before: so when they came"
 
 
-def list_warnings(settings: Settings, schedule: Schedule, job: Job, now: datetime) -> Iterator[str]:
+def list_warnings(settings: Settings, schedule: JobSchedule, job: Job, now: datetime) -> Iterator[str]:
     """What the owner should think of before the first job."""
     planned = list(islice(schedule.list_after(now), 2))
     if len(planned) == 2 and planned[1] - planned[0] < OFTEN and not schedule.least_new:
@@ -71,7 +70,7 @@ def list_warnings(settings: Settings, schedule: Schedule, job: Job, now: datetim
             yield f"{text}: {place} are used, for ever; a budget with a period has room again (most, per)"
 
 
-def _list_until(schedule: Schedule, after: datetime, last: datetime) -> Iterator[datetime]:
+def _list_until(schedule: JobSchedule, after: datetime, last: datetime) -> Iterator[datetime]:
     for planned in schedule.list_after(after):
         if planned > last:
             return

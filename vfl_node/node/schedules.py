@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import structlog
 
 from vfl_node.errors import Paused, StateError, UsageError, VflError
-from vfl_node.job import Job, load_job
+from vfl_node.job import Job
 from vfl_node.node.endings import OWN_WISH
 from vfl_node.node.faults import explain
 from vfl_node.node.record import Record
@@ -25,7 +25,7 @@ from vfl_node.node.states import STANDING
 from vfl_node.node.store import Store
 from vfl_node.session.memory import mark_secret
 from vfl_node.settings.node import Settings
-from vfl_node.settings.schedules import Schedule
+from vfl_node.settings.schedules import JobSchedule
 
 log = structlog.get_logger()
 
@@ -113,7 +113,7 @@ class Schedules:
     def describe(self) -> list[dict[str, Any]]:
         """Each schedule in the order of the settings: its keys, and how it stands.
 
-        name, job (the file), at, zone, until; next (planned time, UTC; None: there is none), waits (code of what is tried again,
+        name, job (the file), at, zone, until; next (planned time, UTC; None: there is none), waits (code of what is tried again
         or None), became (of the last one), paused, refusals, last_job and ended; tells (what others learn by it) and warnings,
         sentences for the owner.
 
@@ -167,11 +167,11 @@ class Schedules:
         """
         schedule = self._find(name)
         job_id = schedule.job_id(self._clock(), by_hand=True)
-        self._submit(read_job(schedule), job_id=job_id, person=person, schedule=name)
+        self._submit(schedule.read_job(), job_id=job_id, person=person, schedule=name)
         self._states.change(name, job=job_id, ended="", became=f"{job_id} was submitted by hand")
         return job_id
 
-    def _look_at(self, schedule: Schedule) -> None:
+    def _look_at(self, schedule: JobSchedule) -> None:
         """Deal with the last planned time that has come. Raises VflError or OSError: it is tried again."""
         name, now = schedule.name, self._clock()
         state = self._states.find(name)
@@ -190,10 +190,10 @@ class Schedules:
         else:
             self._fire(schedule, planned, job_id)
 
-    def _fire(self, schedule: Schedule, planned: datetime, job_id: str) -> None:
+    def _fire(self, schedule: JobSchedule, planned: datetime, job_id: str) -> None:
         """Submit the job of a planned time unless a condition says no. Raises as :meth:`_look_at`."""
         try:
-            if reason := self._find_reason(schedule, job := read_job(schedule)):
+            if reason := self._find_reason(schedule, job := schedule.read_job()):
                 self._settle(schedule, planned, f"skipped: {reason}")
             elif not (
                 self._states.find(schedule.name).paused or self._stopping.is_set()
@@ -208,7 +208,7 @@ class Schedules:
             with self._states.lock:
                 self._settle(schedule, planned, became, **self._count_refusal(schedule.name, error.code))
 
-    def _find_reason(self, schedule: Schedule, job: Job) -> str:
+    def _find_reason(self, schedule: JobSchedule, job: Job) -> str:
         """Why no job is submitted now; empty: one is. Raises VflError or OSError where the own table cannot be read."""
         state = self._states.find(schedule.name)
         if schedule.if_running == "skip" and state.job and self._end_of(state.job) is None:
@@ -263,22 +263,13 @@ class Schedules:
         own = record is not None and (record.damaged or record.submitter == self._settings.name)
         return own or self._store.pruned_state(job_id) is not None
 
-    def _find(self, name: str) -> Schedule:
+    def _find(self, name: str) -> JobSchedule:
         if name not in self._schedules:
             known = ", ".join(self._schedules) or "none"
             raise UsageError(f"there is no schedule {name[:80]!r}", code="E_SCHEDULE", hint=f"in this node's settings: {known}")
         return self._schedules[name]
 
-    def _settle(self, schedule: Schedule, planned: datetime, became: str, **changes: Any) -> None:
+    def _settle(self, schedule: JobSchedule, planned: datetime, became: str, **changes: Any) -> None:
         """Something has become of a planned time."""
         self._states.change(schedule.name, handled=planned, became=became, **changes)
         log.info("schedule", schedule=schedule.name, planned=planned.isoformat(timespec="minutes"), became=became)
-
-
-def read_job(schedule: Schedule) -> Job:
-    """The job of a schedule. Raises UsageError: it cannot be read, or predicts."""
-    job = load_job(schedule.job)
-    if job.predict:
-        text = f"{schedule.job} makes predictions, and a schedule submits jobs that align or train"
-        raise UsageError(text, code="E_CONFIG", hint="ask for predictions by a program of yours: vfl-node predict")
-    return job

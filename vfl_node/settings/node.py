@@ -37,7 +37,7 @@ from vfl_node.settings.policy import Policy, PolicyInForce
 from vfl_node.settings.protection import AuditSettings, Compare, Protection
 from vfl_node.settings.resources import QueueSettings, Resources
 from vfl_node.settings.retention import Retention, read_earlier_retention
-from vfl_node.settings.schedules import MOST_SCHEDULES, Schedule
+from vfl_node.settings.schedules import MOST_SCHEDULES, JobSchedule
 from vfl_node.settings.table import Data
 
 MOST_SERVICES = 16
@@ -116,7 +116,7 @@ class Settings(Frozen):
     engine: EngineSettings = EngineSettings()
     peer_wait_s: float = Field(default=3600, ge=0, description="how long a job waits for a lost or absent peer")
     retention: Retention = Retention()
-    schedules: tuple[Schedule, ...] = Field(
+    schedules: tuple[JobSchedule, ...] = Field(
         default=(), max_length=MOST_SCHEDULES, description="jobs that this node submits again and again, by a clock"
     )
     quarantine_after: int = Field(

@@ -13,6 +13,8 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, model_validator
 
 from vfl_node.configuration.models import Frozen, text_like
+from vfl_node.errors import UsageError
+from vfl_node.job import Job, load_job
 from vfl_node.settings.clock_times import ClockTimes
 from vfl_node.settings.zones import Zone, zone_named
 
@@ -25,7 +27,7 @@ def _is_line(text: str) -> str:
     return text
 
 
-class Schedule(Frozen):
+class JobSchedule(Frozen):
     """When a job is submitted again and again."""
 
     name: Annotated[
@@ -61,7 +63,7 @@ class Schedule(Frozen):
     )
 
     @model_validator(mode="after")
-    def _check_jitter(self) -> Schedule:
+    def _check_jitter(self) -> JobSchedule:
         if timedelta(seconds=self.jitter_s) >= self.clock.least_gap:
             raise ValueError(f"jitter_s is less than the time between two jobs, which is {self.clock.least_gap}")
         return self
@@ -70,6 +72,14 @@ class Schedule(Frozen):
     def clock(self) -> ClockTimes:
         """When it submits, whatever ``until`` says."""
         return ClockTimes(self.at)
+
+    def read_job(self) -> Job:
+        """The job. Raises UsageError: the file cannot be read, or the job predicts."""
+        job = load_job(self.job)
+        if job.predict:
+            text = f"{self.job} makes predictions, and a schedule submits jobs that align or train"
+            raise UsageError(text, code="E_CONFIG", hint="ask for predictions by a program of yours: vfl-node predict")
+        return job
 
     @property
     def compares(self) -> bool:
