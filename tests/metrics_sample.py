@@ -45,7 +45,7 @@ def full(count: int, **changes: Any) -> NodeFigures:
             "disk_free": 6,
             "state_bytes": {"index": 7, "jobs": 8, "partners": 9},
             "memory_limit": 10,
-            "schedules": {name: {"paused": "owner", "refusals": 1} for name in many},
+            "schedules": {"on": 2, "refusals": 1},
             "columns": True,
             **changes,
         }

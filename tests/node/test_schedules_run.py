@@ -76,7 +76,7 @@ def test_its_owner_looks_at_it_pauses_it_and_runs_it_by_hand(nodes: Federation) 
     assert "paused" in schedule(nodes, "pause", "again")
     assert shown(nodes)["paused"] == "owner"
     assert nodes.client("clinic").health()["schedules"][0]["paused"] == "owner"
-    assert b'vfl_schedule_paused{schedule="again"} 1.0' in nodes.client("clinic")._fetch("GET", "/metrics")
+    assert b'vfl_schedules{state="owner"} 1.0' in nodes.client("clinic")._fetch("GET", "/metrics")
     job_id = schedule(nodes, "run", "again").strip()
     assert nodes.end("clinic", job_id)["state"] == "done"
     assert "next time" in schedule(nodes, "resume", "again")

@@ -72,7 +72,7 @@ def check(
                 out.print(f"warning: {warning}")
         for error in checked.errors:
             err.print(f"error: {error}")
-    if config and not as_json:
+    if config and settings.schedules and not as_json:
         _show_schedules(settings)
     if any(checked.errors for checked in checks.values()):
         raise typer.Exit(1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections import Counter
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -85,7 +86,7 @@ class NodeMeter:
             state_bytes=self._measure_sizes(),
             reserved=self._works.budget.reserved_bytes,
             memory_limit=memory and memory << 20,
-            schedules={each["name"]: each for each in self._schedules.outline() or ()},
+            schedules=Counter(each["paused"] or "on" for each in self._schedules.outline() or ()),
             columns=settings.metrics.columns,
         )
         return write_figures(figures)

@@ -19,7 +19,6 @@ from prometheus_client import CollectorRegistry, Gauge, generate_latest
 from vfl_node.node.reasons import KINDS
 from vfl_node.node.states import State
 from vfl_node.process.counters import COUNTED
-from vfl_node.settings.schedules import MOST_SCHEDULES
 from vfl_node.version import PROTOCOL_VERSION, VERSION
 
 MOST_SERIES = 2000
@@ -52,7 +51,7 @@ class NodeFigures:
         state_bytes: kind → size of what is stored.
         reserved: bytes of memory that jobs have reserved.
         memory_limit: bytes that they may; None: no limit is set.
-        schedules: name → what is known of a schedule (:meth:`vfl_node.node.schedules.Schedules.outline`).
+        schedules: how many are ``on``, and how many are paused by ``owner`` or ``refusals``.
         columns: whether names of columns may be told.
     """
 
@@ -75,7 +74,7 @@ class NodeFigures:
     state_bytes: Mapping[str, int] = field(default_factory=dict)
     reserved: int = 0
     memory_limit: int | None = None
-    schedules: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    schedules: Mapping[str, int] = field(default_factory=dict)
     columns: bool = False
 
 
@@ -121,11 +120,8 @@ def _add_jobs(page: _Page, figures: NodeFigures) -> None:
     page.add("vfl_queue_jobs", "Jobs that wait, and what for", "reason", waits)
     text = "For how long the oldest job that waits has been here; 0 without one"
     page.add("vfl_queue_oldest_seconds", text, "", [(figures.oldest_s,)])
-    schedules = list(islice(figures.schedules.items(), MOST_SCHEDULES))
-    paused = [(name, int(bool(each["paused"]))) for name, each in schedules]
-    page.add("vfl_schedule_paused", "Whether a schedule submits no jobs until its owner resumes it", "schedule", paused)
-    text = "How many jobs of a schedule in a row were refused, or failed for good"
-    page.add("vfl_schedule_refusals", text, "schedule", [(name, each["refusals"]) for name, each in schedules])
+    schedules = [(state, figures.schedules.get(state, 0)) for state in ("on", "owner", "refusals")]
+    page.add("vfl_schedules", "Schedules that are on, and those paused by the owner or by refusals", "state", schedules)
     page.add("vfl_asks_pending", "Jobs that wait for an answer of this node's owner", "", [(states["asked"],)])
 
 
