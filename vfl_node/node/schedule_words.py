@@ -55,7 +55,7 @@ def list_warnings(settings: Settings, schedule: JobSchedule, job: Job, now: date
         yield f"{schedule.name}: others see what is new at each of its times; {ADVICE}"
     for use in list_budgets(settings, job):
         cost, left = use["after"] - use["used"], None if use["allowed"] is None else use["allowed"] - use["used"]
-        if left is None or cost <= 0:
+        if left is None or cost <= 0 or (use["limit"] == "trainings" and not _draws_anew(job)):
             continue
         fits = int(left / cost + 1e-9)
         place = f"budgets.{use['limit']} with {use['partner']}: {use['used']:g} of {use['allowed']:g}"
@@ -68,6 +68,12 @@ def list_warnings(settings: Settings, schedule: JobSchedule, job: Job, now: date
             day = (stops.date() - now.date()).days
             text = f"{schedule.name} stops on day {day}, {stops:%Y-%m-%d}, if its table changes each time"
             yield f"{text}: {place} are used, for ever; a budget with a period has room again (most, per)"
+
+
+def _draws_anew(job: Job) -> bool:
+    """Whether trainings of a job count: they draw what a comparison of several would tell."""
+    synthetic = job.train is not None and job.train.traits.synthetic_rows and not job.align.spec.every_row_is_shared
+    return synthetic or (job.train is not None and job.train.opens(job.evaluate).anew)
 
 
 def _list_until(schedule: JobSchedule, after: datetime, last: datetime) -> Iterator[datetime]:
