@@ -244,6 +244,8 @@ class View:
             "data": data,
         }
         machine = {"certificate_days": 311, "disk_free": 69e9, "memory_free": 13e9}
+        stands = {"became": "", "paused": "refusals", "refusals": 3, "reason": HOSTILE, "last_job": "", "ended": ""}
+        node["schedules"] = [{"name": "weekly"} | stands, {"name": "daily"} | stands | {"paused": "owner"}]
         return node | machine | {"places": {"busy": 1, "most": 16, "queued": 1}, "budgets": budgets, "draining": self.draining}
 
     def jobs(self) -> list[dict[str, Any]]:

@@ -53,13 +53,15 @@ class ScheduleState:
 
     @property
     def reason(self) -> str:
-        """Why the last job was refused, as far as that is known."""
+        """Why the last job was refused, as far as that is known; empty: it was not."""
+        if not self.refusals:
+            return ""
         return self.became if self.became.startswith("refused") else f"{self.job} ended with {self.ended}"
 
     def describe(self) -> dict[str, Any]:
-        """became, paused, refusals, last_job and ended."""
+        """became, paused, refusals, reason, last_job and ended."""
         shown = {"became": self.became, "paused": self.paused, "refusals": self.refusals}
-        return {**shown, "last_job": self.job, "ended": self.ended}
+        return {**shown, "reason": self.reason, "last_job": self.job, "ended": self.ended}
 
 
 class ScheduleStates:

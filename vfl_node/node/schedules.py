@@ -114,8 +114,8 @@ class Schedules:
         """Each schedule in the order of the settings: its keys, and how it stands.
 
         name, job (the file), at, zone, until; next (planned time, UTC; None: there is none), waits (code of what is tried again
-        or None), became (of the last one), paused, refusals, last_job and ended; tells (what others learn by it) and warnings,
-        sentences for the owner.
+        or None), became (of the last one), paused, refusals, reason, last_job and ended; tells (what others learn by it) and
+        warnings, sentences for the owner.
 
         Raises:
             StateError: what was kept is damaged (``E_STATE_CORRUPT``).
@@ -138,7 +138,7 @@ class Schedules:
         return described
 
     def outline(self) -> list[dict[str, Any]] | None:
-        """name, paused, refusals, last_job, ended and became of each; None where what was kept is damaged."""
+        """name of each and how it stands (:meth:`ScheduleState.describe`); None where what was kept is damaged."""
         try:
             return [{"name": name, **state.describe()} for name, state in self.find_states().items()]
         except (StateError, OSError):
