@@ -45,6 +45,7 @@ def full(count: int, **changes: Any) -> NodeFigures:
             "disk_free": 6,
             "state_bytes": {"index": 7, "jobs": 8, "partners": 9},
             "memory_limit": 10,
+            "schedules": {"on": 2, "refusals": 1},
             "columns": True,
             **changes,
         }

@@ -288,6 +288,20 @@ def test_what_is_shown_is_of_the_job_and_not_of_the_peer(lab: Lab) -> None:
     }
 
 
+def test_of_a_job_that_comes_again_it_is_said_what_that_tells(lab: Lab) -> None:
+    first = manifest(job_id="weekly-0")
+    lab.offered(first)
+    assert not any("submitted on" in step for step in lab.approvals.show("weekly-0")["steps"])
+    lab.approvals.approve("weekly-0", first.digest[:8])
+    day = lab.store.update(lab.store.record("weekly-0"), state="done", attempt=1).submitted[:10]
+    lab.offered(manifest())
+    shown = lab.approvals.show("weekly-1")
+    assert shown["same"]
+    assert shown["steps"][-1].startswith(
+        f"The same was submitted on {day}. Of a table that has grown since, the others can tell"
+    )
+
+
 def test_a_job_from_before_there_were_manifests_has_none_to_show(lab: Lab) -> None:
     record = lab.store.add(JOB, submitter="clinic")
     with pytest.raises(UsageError) as caught:

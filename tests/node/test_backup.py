@@ -34,7 +34,7 @@ from vfl_node.node.releases import release_ended
 from vfl_node.node.store import Store
 from vfl_node.node.upgrade_check import check_upgrade
 from vfl_node.process.archive import ArchiveWriter
-from vfl_node.process.files import write_checked
+from vfl_node.process.files import private_folder, write_checked
 from vfl_node.session.counted import telling_training
 from vfl_node.settings.reading import load_settings
 from vfl_node.training.prediction.stored import StoredPredictor
@@ -84,6 +84,9 @@ class Clinic:
                 lab.reserve(job, [telling_training("set", b"set", job, None)], [])
             lab.count(telling_training("set", b"set", self.done, None))
         self.token = Tokens(self.state).create("anna", ["viewer"], 9)
+        private_folder(self.state / "schedules")
+        for name in ("index.json", "weekly.marks", "weekly.marks.tmp"):
+            write_checked(self.state / "schedules" / name, b"{}")
         AuditLog(self.state).add(Deed("anna", "token", "", "GET", "/", "", 200))
         (self.state / "token").write_text("the owner's own")
 
@@ -132,6 +135,7 @@ def test_what_is_in_a_backup_and_what_is_not(clinic: Clinic, tmp_path: Path, mod
     assert found[0] == "manifest.json"
     assert found[-1] == SUMS
     always = {"jobs.sqlite", "tokens", "audit.log", "policy.yaml", "peers/lab.yaml", "partners/own.secret"}
+    always |= {"schedules/index.json", "schedules/weekly.marks"}
     always |= {f"partners/lab/{name}" for name in ("secret", "ledger.log", "dummies-size.kept")}
     job = f"jobs/{clinic.done}/"
     with_models = {f"{job}serving", f"{job}artefacts/report.json", f"{job}artefacts/{SUMS}"} if models else set()

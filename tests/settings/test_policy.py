@@ -356,7 +356,7 @@ def test_utc_needs_no_database_of_time_zones(monkeypatch: pytest.MonkeyPatch) ->
     def missing(name: str) -> None:
         raise AssertionError(name)
 
-    monkeypatch.setattr("vfl_node.settings.policy.ZoneInfo", missing)
+    monkeypatch.setattr("vfl_node.settings.zones.ZoneInfo", missing)
     assert policy("preset: trial").is_open(["lab"])
 
 

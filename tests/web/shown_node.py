@@ -114,6 +114,26 @@ EXTENSION: dict[str, Any] = {
 """A request of the lab for more of a budget (:meth:`vfl_node.node.extensions.Extensions.list`)."""
 
 
+class ShownSchedules:
+    """One schedule, whose text tries to break out."""
+
+    def __init__(self) -> None:
+        self.said: list[tuple[Any, ...]] = []
+
+    def describe(self) -> list[dict[str, Any]]:
+        return [{"name": "weekly", "became": HOSTILE}]
+
+    def pause(self, name: str) -> None:
+        self.said.append(("pause", name))
+
+    def resume(self, name: str) -> None:
+        self.said.append(("resume", name))
+
+    def run(self, name: str, person: str | None) -> str:
+        self.said.append(("run", name, person))
+        return "weekly-20261130-1200"
+
+
 class Extensions:
     """Requests: one of the lab, one of this node that waits for a second person, one that is refused."""
 
@@ -189,7 +209,7 @@ class View:
         self.answers_with: VflError | None = None
         self.resumable = 0
         self.draining = False
-        self.requests = Extensions()
+        self.requests, self.schedules = Extensions(), ShownSchedules()
         self.lives, self.faults, self.status = True, list[str](), "ok"
         self.causes = [{"code": "E_FILE", "since": "2026-03-01T10:00:00+00:00", "text": HOSTILE, "hint": HOSTILE}]
         self.safer: dict[str, list[dict[str, Any]]] = {}
@@ -224,6 +244,8 @@ class View:
             "data": data,
         }
         machine = {"certificate_days": 311, "disk_free": 69e9, "memory_free": 13e9}
+        stands = {"became": "", "paused": "refusals", "refusals": 3, "reason": HOSTILE, "last_job": "", "ended": ""}
+        node["schedules"] = [{"name": "weekly"} | stands, {"name": "daily"} | stands | {"paused": "owner"}]
         return node | machine | {"places": {"busy": 1, "most": 16, "queued": 1}, "budgets": budgets, "draining": self.draining}
 
     def jobs(self) -> list[dict[str, Any]]:

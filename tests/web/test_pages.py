@@ -54,6 +54,14 @@ def test_a_page_with_all_its_files_is_small(view: View) -> None:
         assert len(html) + sum(len(client.get(place).content) for place in files) < 70_000, path
 
 
+def test_the_overview_names_schedules_that_refusals_have_paused(view: View) -> None:
+    text = browser(view).get("/").text
+    assert "Schedule weekly is paused after 3 refusals in a row." in text
+    assert "vfl-node schedule resume weekly" in text
+    assert "daily" not in text
+    assert HOSTILE not in text
+
+
 @pytest.mark.parametrize("place", ["board.css", "../app.py", "..%2fapp.py", "0123456789ab-board.css", "login.html.j2"])
 def test_no_other_file_is_served(view: View, place: str) -> None:
     assert browser(view).get(f"/static/{place}").status_code == 404

@@ -34,6 +34,7 @@ from vfl_node.cli import (  # noqa: F401 - they register
     node,
     policy,
     predictions,
+    schedule,
     table,
     token,
     trace,

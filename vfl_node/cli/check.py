@@ -72,6 +72,8 @@ def check(
                 out.print(f"warning: {warning}")
         for error in checked.errors:
             err.print(f"error: {error}")
+    if config and settings.schedules and not as_json:
+        _show_schedules(settings)
     if any(checked.errors for checked in checks.values()):
         raise typer.Exit(1)
 
@@ -156,6 +158,19 @@ def _show(checked: TableCheck) -> None:
         out.print(f"image: {len(image.columns):,} columns, {image}, {image.columns[0]} to {image.columns[-1]}")
     for line in (*_label_lines(table.label), *_id_lines(table.ids, table.rows), *_job_lines(checked.job)):
         out.print(line)
+
+
+def _show_schedules(settings: Settings) -> None:
+    """What others learn by each schedule, and what should be thought of before."""
+    from datetime import datetime, timezone
+
+    from vfl_node.node.schedule_words import describe_schedule  # with what a job needs
+
+    for schedule in settings.schedules:
+        said = describe_schedule(settings, schedule, datetime.now(timezone.utc))
+        out.print(f"schedule {schedule.name}: {said['tells'] or 'its job cannot be submitted'}")
+        for warning in said["warnings"]:
+            out.print(f"warning: {warning}")
 
 
 def _note(column: ColumnProfile, rows: int) -> str:

@@ -35,7 +35,7 @@ SET_BY_A_TRIAL: Mapping[str, str] = (
     | dict.fromkeys(("peer_wait_s", "stall_s"), "the parties of a trial begin and end together")
     | dict.fromkeys(("log", "metrics"), "a trial has no log and no metrics of its own")
     | dict.fromkeys(("threads", "group_threads"), "--threads sets it for all parties")
-    | {"engine": "a trial computes on this machine"}
+    | {"engine": "a trial computes on this machine", "schedules": _ONE_JOB}
 )
 """Key of a node's settings → why a party's settings in a trial do not have it."""
 

@@ -65,12 +65,12 @@ def describe(settings: Settings, store: Store, record: Record, manifest: Manifes
         "created": manifest.created.isoformat(),
         "expires": manifest.expires.isoformat(),
         "parties": [{"name": party.name, "role": party.role} for party in manifest.parties],
-        "steps": list(_list_steps(job)),
+        "steps": [*_list_steps(job), *(_tell_repeated(last) if last and last.spec == manifest.job else ())],
         "reveals": [
             {"to": each.to, "what": each.what, "bound": each.bound, "new": (each.to, each.what) not in known}
             for each in reveals
         ],
-        "budgets": list(_list_budgets(settings, job)),
+        "budgets": list(list_budgets(settings, job)),
         "previous": last.id if last else None,
         "same": last is not None and last.spec == manifest.job,
         "differences": [
@@ -137,12 +137,21 @@ def _list_steps(job: Job) -> Iterator[str]:
         yield f"{parties.coordinator} takes part as the coordinator, without data."
 
 
+def _tell_repeated(last: Record) -> Iterator[str]:
+    """What comes of it that the same job runs again and again, as by a schedule of its submitter."""
+    if not last.predict:
+        yield (
+            f"The same was submitted on {last.submitted[:10]}. Of a table that has grown since, the others can tell what is "
+            "new, and so when it came."
+        )
+
+
 def _label_holder(job: Job) -> str:
     return job.parties.active if job.label_holder == "active" else " or ".join(job.parties.passive)
 
 
-def _list_budgets(settings: Settings, job: Job) -> Iterator[dict[str, Any]]:
-    """What is used of this owner's limits over many jobs before the job, and after it at most."""
+def list_budgets(settings: Settings, job: Job) -> Iterator[dict[str, Any]]:
+    """partner, limit; after (at most); used, allowed, …: what is used of limits over many jobs, and what after this one."""
     if settings.name not in job.parties.data:
         return
     opens = job.train.opens(job.evaluate) if job.train else Exposure()

@@ -30,6 +30,7 @@ from vfl_node.node.backup_form import (
 )
 from vfl_node.node.index_copies import copy_index
 from vfl_node.node.lineages import FOLDER as TABLES
+from vfl_node.node.schedule_states import FOLDER as SCHEDULES
 from vfl_node.process.archive import ArchiveWriter
 from vfl_node.process.files import give_to_owner_of, read_checked, scratch, write_checked, writing_whole
 from vfl_node.settings.node import Settings
@@ -175,7 +176,7 @@ def _list_files(settings: Settings, stage: Path, *, models: bool) -> Iterator[tu
     state = settings.state_dir
     for path in files_below(stage):
         yield path.relative_to(stage).as_posix(), path
-    for folder in ("partners", "relayed", TABLES):
+    for folder in ("partners", "relayed", TABLES, SCHEDULES):
         for path in files_below(state / folder):
             if path.name != FILE and path.suffix != ".tmp":
                 yield path.relative_to(state).as_posix(), path

@@ -149,6 +149,14 @@ class Client:
         """Have the node begin nothing new, or begin again (:meth:`vfl_node.node.draining.Draining.set`)."""
         self._call("POST" if on else "DELETE", "/api/drain")
 
+    def schedules(self) -> list[dict[str, Any]]:
+        """The node's schedules (:meth:`vfl_node.node.schedules.Schedules.describe`)."""
+        return self._call("GET", "/api/schedules")["schedules"]
+
+    def change_schedule(self, name: str, act: str) -> dict[str, Any]:
+        """``pause``, ``resume`` or ``run`` a schedule (:class:`vfl_node.node.schedules.Schedules`)."""
+        return self._call("POST", f"/api/schedules/{quote(name, safe='')}/{act}")
+
     def prune(self, limits: Retention, *, models: bool, dry: bool) -> list[str]:
         """Remove jobs that have ended; their ids (:meth:`vfl_node.node.store.Store.prune`)."""
         asked = {"days": limits.jobs_days, "keep": limits.jobs_keep, "models_days": limits.models_days}

@@ -25,6 +25,7 @@ from vfl_node.node.ledgers import describe_heads, partners_met
 from vfl_node.node.peer_state import CLOCKS_S
 from vfl_node.node.peers import Peers
 from vfl_node.node.policies import Policies
+from vfl_node.node.schedules import Schedules
 from vfl_node.node.spending import counts_with
 from vfl_node.node.start_check import StartCheck
 from vfl_node.node.store import Store
@@ -78,12 +79,20 @@ class Health:
         tables: what is known of its tables.
         policies: its policy.
         draining: whether no job may begin.
+        schedules: its jobs by a clock.
     """
 
     def __init__(
-        self, settings: Settings, store: Store, peers: Peers, tables: StartCheck, policies: Policies, draining: Draining
+        self,
+        settings: Settings,
+        store: Store,
+        peers: Peers,
+        tables: StartCheck,
+        policies: Policies,
+        draining: Draining,
+        schedules: Schedules,
     ) -> None:
-        self._settings, self._store, self._peers = settings, store, peers
+        self._settings, self._store, self._peers, self._schedules = settings, store, peers, schedules
         self._tables, self._policies, self._draining = tables, policies, draining
         self._lock = threading.Lock()
         self._ticked = time.monotonic()
@@ -186,10 +195,23 @@ class Health:
             yield from _find_about_peer(name, peer)
         if fault := self._policies.fault:
             yield Cause("policy", fault.code, f"the policy that holds is an earlier one: {fault.message}", fault.hint)
+        yield from self._find_about_schedules()
         free = machine_state(self._settings.state_dir)["disk_free"]
         if free is not None and free < LOW_DISK:
             text = f"{free / 1e6:.0f} MB are free where the state folder lies"
             yield Cause("room", "E_DISK_FULL", text, "free space, or remove jobs that have ended: vfl-node prune")
+
+    def _find_about_schedules(self) -> Iterator[Cause]:
+        try:
+            states = self._schedules.find_states()
+        except (VflError, OSError) as cause:
+            error = explain(cause)
+            yield Cause("schedules", error.code, error.message, error.hint)
+            return
+        for name, state in states.items():
+            if state.paused == "refusals":
+                text = f"schedule {name} is paused after {state.refusals} refusals in a row; the last: {state.reason}"
+                yield Cause(f"schedule {name}", "E_SCHEDULE", text, f"mend it, then vfl-node schedule resume {name}")
 
     def _say_how_to_renew(self) -> str:
         """How this node's own certificate is renewed."""

@@ -8,6 +8,7 @@ from vfl_node.execution.folder import JobFolder
 from vfl_node.execution.inputs import announce, read_input
 from vfl_node.job import Job
 from vfl_node.node.predictions import prepare
+from vfl_node.node.schedule_states import keep_marks
 from vfl_node.node.store import Store
 from vfl_node.prediction.play import Coordinating, Predicting
 from vfl_node.prediction.requests import Requests
@@ -41,5 +42,6 @@ def read_inputs(
     table = read_input(settings, job)
     secret = mark_secret(store.partner(job.parties.others(settings.name)[0]))
     store.lineages.note(table_name(settings, job), table, secret)
+    keep_marks(settings, store, folder.path.name, table, secret)
     announce(progress, job, {settings.name: table})
     return table, None

@@ -20,7 +20,7 @@ from vfl_node.node.endings import OWN_WISH
 from vfl_node.node.figures import fill_in
 from vfl_node.node.listing import needed, select, took_s
 from vfl_node.node.reasons import asked_here
-from vfl_node.node.record import PRIORITY, Record, describe_spec
+from vfl_node.node.record import PRIORITY, SCHEDULE, Record, describe_spec
 from vfl_node.node.reuse import check_reuse
 from vfl_node.node.safer import MOST_COMPARED, find_safer
 from vfl_node.node.spending import check_budget
@@ -56,7 +56,16 @@ class Jobs:
         self._asked = predictions.AskedModels(settings, store)
         self._serving: dict[str, str] = {}  # model → the job that answers for it
 
-    def submit(self, job: Job, *, request: bytes | None = None, person: str | None = None, priority: int = 0) -> Record:
+    def submit(
+        self,
+        job: Job,
+        *,
+        request: bytes | None = None,
+        person: str | None = None,
+        priority: int = 0,
+        job_id: str = "",
+        schedule: str = "",
+    ) -> Record:
         """Register a job of this node's owner and offer it to the peers.
 
         Args:
@@ -64,12 +73,15 @@ class Jobs:
             request: CSV of the records to predict, for a job that predicts new records; else None.
             person: who submits it here; None: the owner.
             priority: of the job in this node's queue, of which no other party hears.
+            job_id: its id; empty: a new one is drawn.
+            schedule: that submits it; empty: none does.
 
         Raises:
             UsageError: the job does not name this node in its role, or names an unknown peer; or this node is a coordinator.
             DataError: this node has no table for the job.
             PeerError: a party has a different version of the protocol (``E_VERSION``).
-            VflError: it is a job of predictions that cannot run (:func:`vfl_node.node.predictions.check`).
+            VflError: it is a job of predictions that cannot run (:func:`vfl_node.node.predictions.check`); or there was a job
+                of this id (``E_JOB_ID``).
         """
         check_allowed(self._settings, job)
         if self._settings.role == "coordinator":
@@ -93,8 +105,12 @@ class Jobs:
             self._works.check_room(self._settings.name, serves=job.is_service)
             predictions.supersede(self._store, job)
             failpoints.reach("submit")
-            job_id = self._store.draw_id(job)
+            if job_id and (self._store.get(job_id) or self._store.pruned_state(job_id)):
+                hint = "give the schedule a name that no other party's has; by hand it can run once a minute"
+                raise UsageError(f"there was a job {job_id} already", code="E_JOB_ID", hint=hint)
+            job_id = job_id or self._store.draw_id(job)
             documents = {**self._consents.submit(job, job_id), PRIORITY: b"%d" % priority}
+            documents |= {SCHEDULE: schedule.encode()} if schedule else {}
             record = self._store.add(
                 job, submitter=self._settings.name, job_id=job_id, request=request, person=person, documents=documents
             )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections import Counter
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from vfl_node.node.jobs import Jobs
 from vfl_node.node.ledgers import describe_heads, partners_met
 from vfl_node.node.peers import Peers
 from vfl_node.node.prometheus import NodeFigures, write_figures
+from vfl_node.node.schedules import Schedules
 from vfl_node.node.start_check import StartCheck
 from vfl_node.node.store import Store
 from vfl_node.node.works import Works
@@ -39,13 +41,22 @@ class NodeMeter:
         peers: its links.
         tables: what is known of its tables.
         health: whether it is ready.
+        schedules: its jobs by a clock.
     """
 
     def __init__(
-        self, settings: Settings, store: Store, jobs: Jobs, works: Works, peers: Peers, tables: StartCheck, health: Health
+        self,
+        settings: Settings,
+        store: Store,
+        jobs: Jobs,
+        works: Works,
+        peers: Peers,
+        tables: StartCheck,
+        health: Health,
+        schedules: Schedules,
     ) -> None:
         self._settings, self._store, self._jobs, self._works = settings, store, jobs, works
-        self._peers, self._tables, self._health = peers, tables, health
+        self._peers, self._tables, self._health, self._schedules = peers, tables, health, schedules
         self._lock = threading.Lock()
         self._sized = -SIZES_S
         self._sizes: dict[str, int] = {}
@@ -75,6 +86,7 @@ class NodeMeter:
             state_bytes=self._measure_sizes(),
             reserved=self._works.budget.reserved_bytes,
             memory_limit=memory and memory << 20,
+            schedules=Counter(each["paused"] or "on" for each in self._schedules.outline() or ()),
             columns=settings.metrics.columns,
         )
         return write_figures(figures)

@@ -51,6 +51,7 @@ class NodeFigures:
         state_bytes: kind → size of what is stored.
         reserved: bytes of memory that jobs have reserved.
         memory_limit: bytes that they may; None: no limit is set.
+        schedules: how many are ``on``, and how many are paused by ``owner`` or ``refusals``.
         columns: whether names of columns may be told.
     """
 
@@ -73,6 +74,7 @@ class NodeFigures:
     state_bytes: Mapping[str, int] = field(default_factory=dict)
     reserved: int = 0
     memory_limit: int | None = None
+    schedules: Mapping[str, int] = field(default_factory=dict)
     columns: bool = False
 
 
@@ -118,6 +120,8 @@ def _add_jobs(page: _Page, figures: NodeFigures) -> None:
     page.add("vfl_queue_jobs", "Jobs that wait, and what for", "reason", waits)
     text = "For how long the oldest job that waits has been here; 0 without one"
     page.add("vfl_queue_oldest_seconds", text, "", [(figures.oldest_s,)])
+    schedules = [(state, figures.schedules.get(state, 0)) for state in ("on", "owner", "refusals")]
+    page.add("vfl_schedules", "Schedules that are on, and those paused by the owner or by refusals", "state", schedules)
     page.add("vfl_asks_pending", "Jobs that wait for an answer of this node's owner", "", [(states["asked"],)])
 
 

@@ -28,6 +28,9 @@ MANIFEST = "manifest"
 PRIORITY = "priority"
 """Name of its priority at this node, which no other party hears of."""
 
+SCHEDULE = "schedule"
+"""Name of the schedule of this node that submitted it."""
+
 
 def priority_in(documents: Documents) -> int:
     """The priority of the job with these documents; 0 where none was given."""

@@ -27,6 +27,7 @@ from vfl_node.node.offers import Offers
 from vfl_node.node.pairing import Pairing
 from vfl_node.node.peers import Peers
 from vfl_node.node.policies import Policies
+from vfl_node.node.schedules import Schedules
 from vfl_node.node.services import list_services
 from vfl_node.node.start_check import StartCheck
 from vfl_node.node.store import Store
@@ -91,6 +92,7 @@ class Node:
         self._works = Works(settings, self._store)
         self._jobs = Jobs(settings, self._store, self._works)
         self.tokens = Tokens(settings.state_dir)
+        self.schedules = Schedules(settings, self._store, self._jobs.submit)
         self._approvals = Approvals(settings, self._store, self._works, self.tokens)
         self.policies, self._webhook = Policies(settings, self._store, self.tokens), WebhookSender(settings, self._store)
         self._data = StartCheck(settings)
@@ -103,8 +105,12 @@ class Node:
         voices = (cards, self.extensions)
         self.peers = Peers(settings, credentials, self._offers.hear, self._works.expects, recorder, guests, voices)
         self.extensions.tell, self.peers.news = self.peers.tell, cards.show_changed
-        self._health = Health(settings, self._store, self.peers, self._data, self.policies, self._works.draining)
-        self._meter = NodeMeter(settings, self._store, self._jobs, self._works, self.peers, self._data, self._health)
+        self._health = Health(
+            settings, self._store, self.peers, self._data, self.policies, self._works.draining, self.schedules
+        )
+        self._meter = NodeMeter(
+            settings, self._store, self._jobs, self._works, self.peers, self._data, self._health, self.schedules
+        )
         self.tick, self.is_live, self.list_faults = self._health.tick, self._health.is_live, self._health.list_faults
         self.find_status = self._health.find_status
         self._membership = Membership(settings, self._roster, self._works, self.peers)
@@ -127,6 +133,7 @@ class Node:
         bound = self._bound = self.peers.start()
         self._works.start()
         self._data.start()
+        self.schedules.start()
         log.info(
             "node up",
             party=self.settings.name,
@@ -146,6 +153,7 @@ class Node:
 
     def stop(self) -> None:
         """Pause jobs, tell the peers, close everything."""
+        self.schedules.stop()
         self._webhook.stop()
         self._works.stop(STOP_S)
         self.peers.stop()
@@ -170,6 +178,7 @@ class Node:
             **machine_state(self.settings.state_dir),
             "budgets": budgets(self.settings, self._store),
             "services": list_services(self.settings, self._store),
+            "schedules": self.schedules.outline(),
         }
 
     def jobs(self) -> list[dict[str, Any]]:

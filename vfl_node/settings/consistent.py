@@ -9,6 +9,7 @@ from vfl_node.roles import Role
 from vfl_node.settings.defences import DEFENCES, DefenceParams, Direction
 from vfl_node.settings.policy import Policy
 from vfl_node.settings.protection import AuditSettings
+from vfl_node.settings.schedules import JobSchedule
 from vfl_node.settings.table import Data
 
 SENT_BY: dict[Role, Direction] = {"passive": "embeddings", "active": "gradients"}
@@ -29,6 +30,15 @@ def check_role(role: Role, tables: Iterable[Data], audit: AuditSettings, defence
     for number, defence in enumerate(defences):
         if SENT_BY.get(role) not in DEFENCES[defence.name].directions:
             raise ValueError(f"defences.{number}: {defence.name!r} changes nothing that this node sends: its role is {role}")
+
+
+def check_schedules(role: Role, schedules: Sequence[JobSchedule]) -> None:
+    """Schedules of a node that may submit jobs, each of its own name."""
+    if schedules and role == "coordinator":
+        raise ValueError("schedules is for a node with data, which may submit jobs: leave it out")
+    names = [schedule.name for schedule in schedules]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise ValueError(f"schedules has {twice[0]!r} twice: give each a name of its own")
 
 
 def check_attacks(role: Role, audit: AuditSettings, policy: Policy) -> None:

@@ -26,7 +26,7 @@ from vfl_node.models.settings import ModelName, ModelPlace
 from vfl_node.process.machine import count_cores
 from vfl_node.roles import Role
 from vfl_node.settings.connection import PEERS_DIR, Address, Authorities, HttpTls, Peer, Tls, Webhook
-from vfl_node.settings.consistent import check_attacks, check_role, is_loopback
+from vfl_node.settings.consistent import check_attacks, check_role, check_schedules, is_loopback
 from vfl_node.settings.defences import DefenceParams, read_params
 from vfl_node.settings.earlier import read_earlier, read_earlier_queue
 from vfl_node.settings.engine import EngineSettings
@@ -37,6 +37,7 @@ from vfl_node.settings.policy import Policy, PolicyInForce
 from vfl_node.settings.protection import AuditSettings, Compare, Protection
 from vfl_node.settings.resources import QueueSettings, Resources
 from vfl_node.settings.retention import Retention, read_earlier_retention
+from vfl_node.settings.schedules import MOST_SCHEDULES, JobSchedule
 from vfl_node.settings.table import Data
 
 MOST_SERVICES = 16
@@ -115,6 +116,9 @@ class Settings(Frozen):
     engine: EngineSettings = EngineSettings()
     peer_wait_s: float = Field(default=3600, ge=0, description="how long a job waits for a lost or absent peer")
     retention: Retention = Retention()
+    schedules: tuple[JobSchedule, ...] = Field(
+        default=(), max_length=MOST_SCHEDULES, description="jobs that this node submits again and again, by a clock"
+    )
     quarantine_after: int = Field(
         default=2,
         ge=1,
@@ -182,6 +186,7 @@ class Settings(Frozen):
             raise ValueError("obfuscation is for an active node: the obfuscated set hides its records")
         if self.role != "active" and self.compare != Compare():
             raise ValueError("compare is for an active node, which measures models")
+        check_schedules(self.role, self.schedules)
         check_role(self.role, self.tables.values(), self.audit, self.defences)
         self.check_policy(self.policy)
         return self

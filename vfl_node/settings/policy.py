@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import date, datetime, timezone, tzinfo
+from datetime import date, datetime, timezone
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Literal
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import Field, model_validator
 
 from vfl_node.configuration.models import Frozen, name_in
 from vfl_node.job import Job, Name, ProtocolName
@@ -32,6 +31,7 @@ from vfl_node.settings.limits import (
     overlay,
     tightest,
 )
+from vfl_node.settings.zones import Zone, zone_named
 
 Preset = Literal["trial", "careful", "strict"]
 
@@ -114,19 +114,6 @@ class Approve(Frozen):
     by: By
 
 
-def _zone_named(name: str) -> tzinfo:
-    return timezone.utc if name == "UTC" else ZoneInfo(name)  # the first needs no database of time zones
-
-
-def _is_zone(name: str) -> str:
-    try:
-        _zone_named(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
-        text = f"{name[:64]!r} is no time zone that this machine knows: write one such as Europe/Zurich, or UTC"
-        raise ValueError(text) from None
-    return name
-
-
 @dataclass(frozen=True)
 class Asked:
     """What a policy is asked about a job.
@@ -181,7 +168,7 @@ class Policy(Frozen):
     preset: Preset = Field(
         default="careful", description="limits, and who says yes, wherever nothing else is written: trial, careful or strict"
     )
-    zone: Annotated[str, AfterValidator(_is_zone)] = Field(default="UTC", description="time zone of hours and days")
+    zone: Zone = Field(default="UTC", description="time zone of hours and days")
     everyone: Limits = Field(default=Limits(), description="limits for every partner, above those of the preset")
     partners: Mapping[Name, Limits] = Field(default={}, description="limits for one partner, above those for everyone")
     never: tuple[Never, ...] = Field(
@@ -244,7 +231,7 @@ class Policy(Frozen):
         return Decision(SAYS_YES[self.preset], f"preset: {self.preset}")
 
     def _here(self, now: datetime | None) -> datetime:
-        return (now or datetime.now(timezone.utc)).astimezone(_zone_named(self.zone))
+        return (now or datetime.now(timezone.utc)).astimezone(zone_named(self.zone))
 
 
 def _covers(when: WhichToApprove, asked: Asked, values: Mapping[str, list[str]], today: date) -> bool:

@@ -46,6 +46,7 @@ def resolve_paths(settings: Settings, base: Path) -> Settings:
     update["peers"] = {name: peer.relative_to(base) for name, peer in settings.peers.items()}
     update["log"] = settings.log.relative_to(base)
     update["engine"] = settings.engine.relative_to(base)
+    update["schedules"] = tuple(each.model_copy(update={"job": base / each.job}) for each in settings.schedules)
     update["peers_dir"] = base / settings.peers_dir
     if settings.tls:
         update["tls"] = settings.tls.relative_to(base)

@@ -41,6 +41,7 @@ from vfl_node.web.pages import REPORT_POLICY, Pages
 from vfl_node.web.people import list_audit_routes, list_token_routes
 from vfl_node.web.policy import list_policy_routes
 from vfl_node.web.queue import list_queue_routes, read_priority
+from vfl_node.web.schedules import list_schedule_routes
 from vfl_node.web.trust import list_routes
 from vfl_node.web.view import NodeView, find_job
 from vfl_node.web.waiting import Asking, wait_for
@@ -62,6 +63,7 @@ STATUS_OF_CODE = {
     "E_NO_REPORT": 404,
     **dict.fromkeys(("E_JOB_ENDED", "E_NOT_ASKED", "E_STALE", "E_PERSON", "E_CONSENT"), 409),
     "E_NO_MANIFEST": 404,
+    "E_SCHEDULE": 404,
     "E_BUSY": 429,
     "E_DISK_FULL": 507,
     **dict.fromkeys(("E_FILES", "E_THREAD", "E_MEMORY", "E_STATE", "E_STATE_LOCKED", "E_PAUSED"), 503),
@@ -125,6 +127,7 @@ def create_app(
         *list_ledger_routes(view, board.ledger),
         *list_extension_routes(view),
         *list_queue_routes(view),
+        *list_schedule_routes(view),
         *(list_token_routes(tokens) if tokens else ()),
         *(list_audit_routes(audit) if audit else ()),
     ]

@@ -15,6 +15,7 @@ from vfl_node.web.health import HealthView
 from vfl_node.web.ledger import LedgerView
 from vfl_node.web.policy import PolicyView
 from vfl_node.web.queue import QueueView
+from vfl_node.web.schedules import ScheduleView
 from vfl_node.web.trust import TrustView
 from vfl_node.web.wanted import Wanted
 
@@ -34,7 +35,7 @@ class PredictionView(Protocol):
         """Withdraw the request: nobody waits for it any more."""
 
 
-class NodeView(HealthView, TrustView, AskView, PolicyView, LedgerView, ExtensionView, QueueView, Protocol):
+class NodeView(HealthView, TrustView, AskView, PolicyView, LedgerView, ExtensionView, QueueView, ScheduleView, Protocol):
     """What a node shows; its methods may be called from several threads."""
 
     def jobs(self) -> list[dict[str, Any]]:
