@@ -113,19 +113,57 @@ def test_other_records_begin_a_count_when_the_owner_says_so(state: Path) -> None
     for number in range(3):
         train(state, "cards", table(range(100)), number)
     lineages, later = Lineages(state), table(range(500, 600))
-    with pytest.raises(UsageError, match="most of its records were those of before"):
+    with pytest.raises(UsageError, match="no other records than before"):
         lineages.accept("cards")
     with pytest.raises(PolicyError):
         train(state, "cards", later, 3)
     known = lineages.find("cards")
     assert known is not None
-    assert (known.word, known.rows, known.gone) == ("other", 100, 100)
+    assert (known.counted, known.word, known.rows, lineages.awaits_word(known)) == ("cards~1", "new", 100, True)
+    assert lineages.names("cards") == ("cards~1", "cards")
     assert lineages.accept("cards").counted == "cards~1"
+    assert lineages.names("cards") == ("cards~1",)
     assert train(state, "cards", later, 3) == 1
     assert Partner(state / "partners", "lab").usage()["trainings"] == 3, "the earlier count is full"
     with pytest.raises(PolicyError):
         train(state, "cards", table(range(120)), 4)  # what was under the name before, again
-    assert Lineages(state).names("cards") == ("cards~1", "cards")
+    assert Lineages(state).names("cards") == ("cards",)
+    assert train(state, "cards", table(range(500, 610)), 5) == 2
+
+
+def test_what_was_counted_over_other_records_stays_counted(state: Path) -> None:
+    later = table(range(500, 600))
+    assert train(state, "cards", table(range(100)), 0) == 1
+    assert [train(state, "cards", later, number) for number in (1, 2)] == [2, 3]
+    Lineages(state).accept("cards")
+    assert train(state, "cards", later, 3) == 3, "two over these records came before the word"
+    with pytest.raises(PolicyError):
+        train(state, "loans", table(range(500, 601)), 4)
+
+
+def test_tables_that_meet_are_counted_together(state: Path) -> None:
+    """One grows into another; one is made of two; one has the half that another had once."""
+    for number, rows in enumerate((range(100), range(100, 200))):
+        train(state, "ab"[number], table(rows), number)
+    train(state, "c", table(range(300, 400)), 2)
+    assert Lineages(state).names("a") == ("a",)
+    Lineages(state).note("c", table(range(300, 350)), SECRET)
+    Lineages(state).note("d", table(range(350, 400)), SECRET)
+    assert set(Lineages(state).names("d")) == {"c", "d"}
+    Lineages(state).note("a", table(range(200)), SECRET)
+    assert set(Lineages(state).names("b")) == {"a", "b"}
+    Lineages(state).note("e", table(range(400)), SECRET)
+    assert set(Lineages(state).names("c")) == set("abcde")
+
+
+def test_a_node_that_dies_between_two_writes_joins_them_later(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lineages = Lineages(state)
+    lineages.note("cards", table(range(100)), SECRET)
+    monkeypatch.setattr(lineages, "_write", lambda *_: None)
+    lineages.note("loans", table(range(101)), SECRET)
+    assert Lineages(state).names("loans") == ("loans",)
+    Lineages(state).note("loans", table(range(101)), SECRET)
+    assert set(Lineages(state).names("loans")) == {"cards", "loans"}
 
 
 def test_what_is_spent_counts_over_both_names(state: Path) -> None:
@@ -157,5 +195,6 @@ def test_a_damaged_or_foreign_index_is_refused(state: Path) -> None:
     path.unlink()
     with pytest.raises(StateError, match="is damaged"):
         Lineages(state).note("cards", table(range(101)), SECRET)
-    marks.unlink()
+    for path in (state / "tables").glob("cards.*"):
+        path.unlink()
     assert Lineages(state).note("cards", table(range(101)), SECRET).word == "new"

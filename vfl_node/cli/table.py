@@ -33,6 +33,7 @@ def list_tables(config: ConfigPath, as_json: Annotated[bool, typer.Option("--jso
             "changed": table.changed,
             "gone": table.gone,
             "at": table.at,
+            "awaits_word": lineages.awaits_word(table),
             "counted_with": list(lineages.names(table.name)[1:]),
         }
         for table in known
@@ -51,7 +52,7 @@ def list_tables(config: ConfigPath, as_json: Annotated[bool, typer.Option("--jso
         shown.add_row(table["table"], table["was"], *counts, table["at"][:16], ", ".join(table["counted_with"]))
     print_table(shown)
     for table in found:
-        if table["was"] == "other":
+        if table["awaits_word"]:
             out.print(f"{table['table']} has other records now: {accept_hint(table['table'])}")
 
 
@@ -65,8 +66,8 @@ def accept_table(
     settings = load_settings(config)
     from vfl_node.node.lineages import Lineages
 
-    err.print(f"Budgets over {name} begin anew with every partner. What was told about its earlier records stays told.")
+    err.print(f"Budgets over {name} begin anew with every partner, but for what was counted since it has these records.")
     if not yes:
         typer.confirm(f"Begin new counts for {name}?", abort=True, err=True)
     Lineages(settings.state_dir).accept(name)
-    err.print(f"the next job over {name} is the first that counts")
+    err.print(f"what was counted over the earlier records of {name} counts for it no more")

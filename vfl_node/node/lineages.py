@@ -1,17 +1,21 @@
 """Which tables of a node are about the same records: what is counted over one of them counts over all of them.
 
-The node keeps marks of the records of each table by its name (:mod:`vfl_node.data.marks`). A table that has grown, and a second
-name for most of its records, begin no new count. A table under whose name there are now other records begins one only when
-its owner says so (``vfl-node table accept``).
+The node keeps marks of all records that were ever read under each name (:mod:`vfl_node.data.marks`). A table that has grown,
+and a second name for most of its records, begin no new count. Where there are other records under a name, what is counted
+stands under another name from then on, ``NAME~1``. It counts together with the earlier one, until the owner says that a new
+count begins (``vfl-node table accept``).
 
-All of it lies in ``state/tables``: an index, and a file of marks for each name, 32 bytes a record. Each has a checksum. Were
-the folder lost, each table would go on to be counted under its name.
+All of it lies in ``state/tables``: an index, and two files of marks for each name. Each has a checksum. Were the folder lost,
+each table would go on to be counted under its name.
+
+Leaks: a budget that is used up sooner shows a partner with whom both are used that two tables have records in common.
 """
 
 from __future__ import annotations
 
 import json
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from threading import RLock
@@ -24,25 +28,26 @@ from vfl_node.process.files import locked_folder, private_folder, read_checked, 
 from vfl_node.process.machine import utc_now
 
 if TYPE_CHECKING:
-    from vfl_node.data.marks import Marks
+    from vfl_node.data.marks import Marks, Words
     from vfl_node.data.tables import Table
 
 log = structlog.get_logger()
 
-FOLDER, INDEX, MARKS = "tables", "index.json", ".marks"
-"""The folder in the state folder, the index in it, and how names of files of marks end."""
+FOLDER, INDEX, LAST, EVER = "tables", "index.json", ".marks", ".ever"
+"""The folder in the state folder, the index in it, and how files of marks end: of the last table, and of all records ever."""
 
-_HINT = "put the newest copy of state/tables back, or remove the folder: then each table counts under its name again"
+_HINT = "put the newest copy of it back, or remove state/tables: then each table is counted under its name alone"
 
 
 @dataclass(frozen=True)
 class KnownTable:
-    """What is known of the table of one name, or of one that had the name before a new count.
+    """What is known of the records under one name.
 
     Attributes:
-        name: its name in the settings.
-        begun: how many new counts its owner had begun before this one.
-        group: tables of one group are about the same records.
+        name: in the settings.
+        begun: which records under this name these are: each time there are others, it is one more.
+        group: what is counted over one of a group counts over all.
+        now: whether the table has these records now.
         word: what had become of it when it was last read, as :attr:`vfl_node.data.marks.Growth.word`; ``new`` the first time.
         rows: how many records it had then.
         added, changed, gone: how many of them were new or had another cell, and how many earlier ones were not there any more.
@@ -53,6 +58,7 @@ class KnownTable:
     name: str
     begun: int
     group: str
+    now: bool = True
     word: str = "new"
     rows: int = 0
     added: int = 0
@@ -81,14 +87,14 @@ class Lineages:
 
     @property
     def tables(self) -> list[KnownTable]:
-        """All that was ever read, with those of earlier counts. Raises StateError: it is damaged (``E_STATE_CORRUPT``)."""
+        """All that was ever read. Raises StateError where it is damaged (``E_STATE_CORRUPT``)."""
         with self._lock:
             self._refresh()
             return list(self._tables)
 
     def find(self, name: str) -> KnownTable | None:
         """The table that has this name now. Raises StateError as :attr:`tables`."""
-        return max((table for table in self.tables if table.name == name), key=lambda table: table.begun, default=None)
+        return next((table for table in self.tables if table.name == name and table.now), None)
 
     def names(self, name: str) -> tuple[str, ...]:
         """Under which names the table is counted: its own first, then those of others about the same records.
@@ -98,8 +104,13 @@ class Lineages:
         """
         if (own := self.find(name)) is None:
             return (name,)
-        others = (table.counted for table in self.tables if table.group == own.group and table is not own)
+        others = (table.counted for table in self.tables if table.group == own.group and table != own)
         return (own.counted, *others)
+
+    def awaits_word(self, table: KnownTable) -> bool:
+        """Whether it has other records than before, and is counted together with those. Raises StateError as :attr:`tables`."""
+        mates = [other for other in self.tables if other.group == table.group and other.begun < table.begun]
+        return any(other.name == table.name for other in mates)
 
     def note(self, name: str, table: Table, secret: bytes) -> KnownTable:
         """Look at what a job has read under ``name``, and find out which tables it is counted with.
@@ -120,82 +131,103 @@ class Lineages:
             known, digest = self.find(name), table.digest().hex()
             if known and known.digest == digest:
                 return known
-            from vfl_node.data.marks import Marks
+            from vfl_node.data.marks import Marks, is_most, unite
 
             now = Marks.from_table(table, secret)
             with self._changing():
-                own = self.find(name) or KnownTable(name, 0, name)
-                if (before := self._read_marks(own)) is not None:
-                    growth = before.compare(now)
-                    read = replace(
-                        own,
-                        word=growth.word,
-                        rows=len(now),
-                        added=growth.after - growth.common,
-                        changed=growth.changed,
-                        gone=growth.before - growth.common,
-                    )
+                ever = {each.counted: self._read(each, EVER) for each in self._tables}
+                same = [each for each in self._tables if is_most(ever[each.counted], now.ids)]
+                own = self._choose(name, same)
+                before = self._read_last(own)
+                if before is None:
+                    read = replace(own, word="new", rows=len(now), added=len(now), changed=0, gone=0)
                 else:
-                    read = replace(own, word="new", rows=len(now), added=len(now))
-                same = self._find_same(own, now) if read.word in ("new", "other") else None
-                if read.word == "other" and same is None:
-                    log.warning("other records under the name of a table", table=name, rows=read.rows, hint=accept_hint(name))
-                    return self._write(own, replace(read, at=utc_now(), digest=own.digest))
-                write_checked(self._path(own), now.to_bytes())
-                return self._write(own, replace(read, at=utc_now(), digest=digest), joins=same)
+                    growth = before.compare(now)
+                    added, gone = growth.after - growth.common, growth.before - growth.common
+                    read = replace(own, word=growth.word, rows=len(now), added=added, changed=growth.changed, gone=gone)
+                write_checked(self._path(own, EVER), unite(ever.get(own.counted), now.ids).tobytes())
+                write_checked(self._path(own, LAST), now.to_bytes())
+                read = replace(read, now=True, at=utc_now(), digest=digest)  # last: until it is written all is done again
+                self._write(read, {each.group for each in same if each.counted != own.counted})
+            if self.awaits_word(read) and read.word in ("new", "other"):
+                log.warning("other records under the name of a table", table=name, rows=read.rows, hint=accept_hint(name))
+            return read
 
     def accept(self, name: str) -> KnownTable:
-        """Begin new counts for the table of this name, which has other records now; the node may be running.
+        """Begin new counts for the records that are under this name now; the node may be running.
+
+        What was counted since they are there stays counted.
 
         Raises:
-            UsageError: it was never read (``E_TABLE``), or most of its records are those of before (``E_CONFIG``).
+            UsageError: it was never read (``E_TABLE``), or its records are counted with no earlier ones (``E_CONFIG``).
             StateError: as :attr:`tables`.
         """
         with self._lock, self._changing():
             if (known := self.find(name)) is None:
                 names = ", ".join(sorted({table.name for table in self._tables})) or "none yet"
                 raise UsageError(f"no job has read a table {name!r}", code="E_TABLE", hint=f"tables that were read: {names}")
-            if known.word != "other":
+            if not self.awaits_word(known):
                 raise UsageError(
-                    f"when table {name!r} was last read, most of its records were those of before",
+                    f"table {name!r} has no other records than before when it was last read",
                     code="E_CONFIG",
                     hint="a table that has grown or changed goes on with its counts; budgets in the policy say how many",
                 )
-            anew = KnownTable(name, known.begun + 1, f"{name}~{known.begun + 1}")
-            return self._write(anew, anew)
+            from vfl_node.data.marks import is_most
 
-    def _find_same(self, own: KnownTable, now: Marks) -> KnownTable | None:
-        """Another table that has most of these records."""
-        for table in self._tables:
-            if table.counted != own.counted and (marks := self._read_marks(table)) and marks.compare(now).word != "other":
-                return table
-        return None
+            alone, ever = replace(known, group=known.counted), self._read(known, EVER)
+            assert ever is not None
+            mates = [table for table in self._tables if table.group == known.group and table.name != name]
+            along = {table.counted for table in mates if is_most(self._read(table, EVER), ever)}
+            self._tables = [replace(each, group=alone.group) if each.counted in along else each for each in self._tables]
+            self._write(alone, set())
+            return alone
 
-    def _path(self, table: KnownTable) -> Path:
-        return self._folder / f"{table.counted}{MARKS}"
+    def _choose(self, name: str, same: list[KnownTable]) -> KnownTable:
+        """Which records under ``name`` those are of which most were read before; other ones are counted with the last."""
+        under = [table for table in self._tables if table.name == name]
+        if not under:
+            return KnownTable(name, 0, name)
+        current = next(table for table in under if table.now)
+        if known := [table for table in same if table.name == name]:
+            return current if current in known else known[-1]
+        if self.awaits_word(current):
+            return current
+        begun = max(table.begun for table in under) + 1
+        return KnownTable(name, begun, current.group)
 
-    def _read_marks(self, table: KnownTable) -> Marks | None:
-        from vfl_node.data.marks import Marks
+    def _path(self, table: KnownTable, end: str) -> Path:
+        return self._folder / f"{table.counted}{end}"
+
+    def _read(self, table: KnownTable, end: str) -> Words | None:
+        """The marks in a file of a table, uint64[n, 2]; None where it has none."""
+        import numpy as np
 
         try:
-            return Marks.from_bytes(read_checked(self._path(table), hint=_HINT))
+            return np.frombuffer(read_checked(self._path(table, end), hint=_HINT), dtype="<u8").reshape(-1, 2)
         except FileNotFoundError:
             return None
 
-    def _changing(self) -> AbstractContextManager[None]:
+    def _read_last(self, table: KnownTable) -> Marks | None:
+        from vfl_node.data.marks import Marks
+
+        words = self._read(table, LAST)
+        return None if words is None else Marks.from_bytes(words.tobytes())
+
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
         """A context in which no command changes the index, either."""
         private_folder(self._folder)
-        return locked_folder(self._folder)
+        with locked_folder(self._folder):
+            self._refresh()
+            yield
 
-    def _write(self, before: KnownTable, after: KnownTable, joins: KnownTable | None = None) -> KnownTable:
-        """Put ``after`` in the place of ``before``; all tables of its group become those of the group of ``joins``."""
+    def _write(self, table: KnownTable, joins: set[str]) -> None:
+        """Store ``table``, which its name has now, in the place of what was known; all tables of ``joins`` join its group."""
+        tables = [table, *(each for each in self._tables if each.counted != table.counted)]
+        tables = [replace(each, now=False) if each.name == table.name and each is not table else each for each in tables]
+        tables = [replace(each, group=table.group) if each.group in joins else each for each in tables]
+        write_checked(self._folder / INDEX, json.dumps([asdict(each) for each in tables]).encode())
         self._refresh()
-        tables = [table for table in self._tables if table.counted != before.counted] + [after]
-        if joins:
-            tables = [replace(table, group=joins.group) if table.group == after.group else table for table in tables]
-        write_checked(self._folder / INDEX, json.dumps([asdict(table) for table in tables]).encode())
-        self._refresh()
-        return tables[-1]
 
     def _refresh(self) -> None:
         path = self._folder / INDEX
