@@ -302,7 +302,7 @@ def test_what_is_kept_is_private_and_no_more_than_needed(served: Served) -> None
     for name in OTHER:
         folder = served.federation.job_folder(name, served.model)
         served.federation.wait_until(lambda folder=folder: not (folder / "seed").exists())
-        assert {path.name for path in folder.iterdir()} == {"artefacts", "serving", "alignment", "shown", "rows", "schedule"}
+        assert {path.name for path in folder.iterdir()} == {"artefacts", "serving", "alignment", "shown", "rows", "split"}
         assert all(stat.S_IMODE(path.stat().st_mode) == 0o600 for path in folder.rglob("*") if path.is_file())
 
 

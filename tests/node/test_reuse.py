@@ -51,18 +51,31 @@ def kept(trial: Any, ram: Path) -> Kept:
 def test_nothing_is_aligned_and_the_same_rows_are_held_out(kept: Kept) -> None:
     assert kept.run("second", AGAIN) == [None, None]
     assert "Reused" in kept.sent
-    assert not {"Remembered", "SetSize", "Chunk", "TossShare"} & set(kept.sent)
+    assert not {"Remembered", "SetSize", "Chunk"} & set(kept.sent)
     for name in ROLES:
         assert np.array_equal(kept.rows("second", name)[0], kept.rows("first", name)[0])
         assert kept.rows("second", name)[1] < 300 < kept.rows("first", name)[1]
         folders = [kept.job_folder(job_id, name) for job_id in ("first", "second")]
-        assert folders[0].schedule.read_bytes() == folders[1].schedule.read_bytes()
+        assert folders[0].split.read_bytes() == folders[1].split.read_bytes()
         assert kept.counted(name) == 2, "a training is counted all the same"
     assert kept.run("third", TRAIN) == [None, None]  # the control: it holds out others
-    assert kept.job_folder("third", "lab").schedule.read_bytes() != folders[0].schedule.read_bytes()
+    assert kept.job_folder("third", "lab").split.read_bytes() != folders[0].split.read_bytes()
     kept.end("second")
     assert kept.run("fourth", AGAIN.replace("first", "second")) == [None, None]
     assert np.array_equal(kept.rows("fourth", "lab")[0], kept.rows("first", "lab")[0])
+
+
+def test_of_a_job_that_only_aligned_rows_are_held_out_anew(kept: Kept) -> None:
+    """And a toss that was cut off is made again by both."""
+    assert kept.run("aligned", "align: {protocol: psu}\n") == [None, None]
+    kept.end("aligned")
+    assert not kept.job_folder("aligned", "lab").split.exists()
+    again = AGAIN.replace("first", "aligned")
+    assert any(isinstance(each, PeerLost) for each in kept.run("second", again, dies_before="Embedding"))
+    assert kept.run("second", again, attempt=2) == [None, None]
+    assert kept.run("third", again.replace("aligned", "second")) == [None, None]
+    splits = [kept.job_folder(job_id, "lab").split.read_bytes() for job_id in ("second", "third")]
+    assert splits[0] == splits[1] == kept.job_folder("second", "clinic").split.read_bytes()
 
 
 def lines_of(kept: Kept, name: str) -> tuple[str, list[str]]:
@@ -86,13 +99,13 @@ def test_a_table_that_has_grown_is_that_of_then(kept: Kept, tmp_path: Path) -> N
 
 def test_an_alignment_that_is_gone_damaged_or_another_one_is_refused(kept: Kept) -> None:
     folder = kept.job_folder("first", "lab")
-    schedule = folder.schedule.read_bytes()
-    folder.schedule.unlink()
+    split = folder.split.read_bytes()
+    folder.split.unlink()
     ours, theirs = kept.run("second", AGAIN)
     for error in (ours, theirs):
         assert isinstance(error, PeerError)
         assert "another" in error.message
-    folder.schedule.write_bytes(schedule)
+    folder.split.write_bytes(split)
     whole = (folder.path / "alignment").read_bytes()
     (folder.path / "alignment").write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
     _, damaged = kept.run("third", AGAIN)

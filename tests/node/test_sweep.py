@@ -10,17 +10,23 @@ import pytest
 from safetensors.numpy import load_file
 
 from tests.node.test_reuse import Kept
-from tests.node.test_trainings import ROLES, Tap
+from tests.node.test_trainings import NOISY, ROLES, Tap
 from vfl_node.configuration.models import parse
 from vfl_node.errors import PeerLost, PolicyError, UsageError
+from vfl_node.estimate.memory import check_steps, frame_bytes, need
 from vfl_node.execution.folder import JobFolder
 from vfl_node.job import Job, parse_job
+from vfl_node.job.costs import TableShape
 from vfl_node.node.partners import Partner
 from vfl_node.prediction.models import load_model
+from vfl_node.privacy.defences.dp import epsilon
+from vfl_node.settings.limits import Limits
 from vfl_node.settings.node import Data, Settings
 from vfl_node.training.split.prediction import SplitModel
 
 HEAD = "name: demo\nparties: {active: clinic, passive: lab}\n"
+MANY = ("epochs", "batch_size", "patience", "warmup_steps")
+
 SWEEP = """\
 align: {protocol: psi}
 train: {bottom: [4], active_bottom: [4], top: [4], epochs: 2, batch_size: 32}
@@ -128,6 +134,36 @@ def test_each_trial_counts_and_all_are_set_aside_before_anything_is_sent(trials:
     assert lane.usage()["trainings"] == 4
 
 
+def test_noise_on_gradients_is_counted_for_each_trial_before_it_sends(trials: Trials) -> None:
+    """Four trials of two epochs spend as much as one of eight; one that is cut off has spent what it was to."""
+    text = SWEEP.replace("epochs: 2", "epochs: 2, patience: 2")
+    assert trials.run("first", text, clinic=NOISY) == [None, None]
+    privacy = trials.report("first")["training"]["split"]["label_privacy"]
+    assert privacy["epsilon_together"] == pytest.approx(epsilon(3.0, privacy["delta"], 4 * 2))
+    assert privacy["epsilon"] == pytest.approx(epsilon(3.0, privacy["delta"], 2))
+    trials.last = trials.sent.index("Embedding") + 3
+    assert any(isinstance(each, PeerLost) for each in trials.run("cut", text, clinic=NOISY))
+    trials.last = 0
+    alone = text.partition("sweep:")[0]
+    assert trials.run("last", alone, clinic=NOISY) == [None, None]
+    together = trials.report("last")["training"]["split"]["label_privacy"]["epsilon_together"]
+    assert together == pytest.approx(epsilon(3.0, privacy["delta"], (4 + 1 + 1) * 2))
+
+
+def test_the_largest_trial_and_all_steps_count_towards_limits() -> None:
+    long = parse(HEAD + SWEEP.replace("learning_rate: [0.0001, 0.03]", "epochs: [1, 500]"), Job, source="job")
+    (base,) = parse(HEAD + SWEEP.partition("sweep:")[0], Job, source="job").trials
+    assert len(long.trials) == 4
+    limits = Limits.model_validate({"size": {"steps": 1000}})
+    check_steps(base, 160, limits)
+    with pytest.raises(PolicyError, match="training steps"):
+        check_steps(long, 160, limits)
+    wide = parse(HEAD + SWEEP.replace("[[3], [6]]", "[[3], [600]]"), Job, source="job")
+    assert frame_bytes(parse(HEAD + SWEEP.replace("[[3], [6]]", "[[3], [60000]]"), Job, source="job")) > frame_bytes(base)
+    table = TableShape(rows=160, numeric=4)
+    assert need(wide, "passive", table).model > 50 * need(base, "passive", table).model
+
+
 @pytest.mark.parametrize(
     ("sweep", "rest", "said"),
     [
@@ -135,9 +171,10 @@ def test_each_trial_counts_and_all_are_set_aside_before_anything_is_sent(trials:
         ("{over: {learning_rate: [0.1, 0.1]}}", "", "a value twice"),
         ("{over: {seed: [1, 2]}}", "", "seed is the same in all trials"),
         ("{over: {depth: [1, 2]}}", "", "depth is no key of train"),
-        ("{over: {learning_rate: [0.1, -1]}}", "", "trial 2 .* is no training"),
+        ("{over: {learning_rate: [0.1, -1]}}", "", "trial 2 .* is no training: train.learning_rate: Input should be greater than 0"),
         ("{over: {epochs: [1, 2], batch_size: [32, 64]}, by: random, trials: 5}", "", "trials, of 2 to 4"),
         ("{over: {epochs: [1, 2, 3, 4, 5, 6, 7, 8, 9], batch_size: [1, 2, 3, 4, 5, 6, 7, 8]}}", "", "72 combinations"),
+        (f"{{over: {{{', '.join(f'{key}: {list(range(1, 12))}' for key in MANY)}}}, by: random, trials: 9}}", "", "14641 comb"),
         ("{over: {epochs: [1, 2]}}", "evaluate: {validation_fraction: 0}\n", "set evaluate.validation_fraction"),
         ("{over: {epochs: [1, 2]}}", "evaluate: {validation_fraction: 0.2, repeats: 2}\n", "leave evaluate.repeats out"),
         ("{over: {epochs: [1, 2]}, choose: auc}", "evaluate: {validation_fraction: 0.2, metrics: [nll]}\n", "auc needs auc"),

@@ -106,6 +106,9 @@ def need(
         models: of the node's settings: name → ``module:Class`` of an architecture.
         protection: of the node's settings.
     """
+    if job.sweep:
+        needs = [need(each, role, table, model, models, protection) for each in job.trials]
+        return max(needs, key=lambda each: each.bytes)
     columns = table.numeric + len(table.cardinalities) + sum(length for _, length in table.lists)
     conversations = {role_in(job.parties, name): len(job.parties.peers_of(name)) for name in job.parties.all}
     plan = plan_training(job, models) if role != "coordinator" else None
@@ -150,8 +153,8 @@ def plan_training(job: Job, models: Mapping[str, str] = NONE_DECLARED) -> Traini
 def frame_bytes(job: Job, model: Job | None = None) -> int:
     """The largest message of the job's conversations: no larger one is received. ``model``: as for :func:`need`."""
     largest = 2 * PIECE_BYTES
-    if plan := plan_training(job):
-        largest = max(largest, plan.message_bytes(job.evaluate))
+    if job.train:
+        largest = max(largest, *(plan.message_bytes(job.evaluate) for each in job.trials if (plan := plan_training(each))))
     elif model and model.serve and (trained := plan_training(model)):
         largest = max(largest, trained.served_message_bytes(model.serve.batch_size))
     return min(MAX_FRAME_BYTES, largest)
@@ -166,7 +169,7 @@ def check_limits(
         PolicyError: it has more weights or more steps (``E_POLICY``).
     """
     table = table or TableShape()
-    weights = parameters(job, role, table, models)
+    weights = max(parameters(each, role, table, models) for each in job.trials)
     _check_at_most(weights, limits.size.parameters, "weights of a model", "size.parameters")
     fewest, _ = plan_of(job.align.spec).lengths_of_one(table.rows, None) or (0, None)
     check_steps(job, fewest, limits)
@@ -174,8 +177,8 @@ def check_limits(
 
 def check_steps(job: Job, rows: int, limits: Limits) -> None:
     """Refuse a job that would train for longer than this owner allows over ``rows`` shared rows, or more (``E_POLICY``)."""
-    plan = plan_training(job)
-    _check_at_most(plan.steps(job.evaluate, rows) if plan else 0, limits.size.steps, "training steps", "size.steps")
+    steps = sum(plan.steps(job.evaluate, rows) for each in job.trials if (plan := plan_training(each)))
+    _check_at_most(steps, limits.size.steps, "training steps", "size.steps")
 
 
 def _check_at_most(count: int, most: int, what: str, limit: str) -> None:

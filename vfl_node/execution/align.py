@@ -55,9 +55,11 @@ async def align_or_load(run: Run, *, resume: bool) -> Aligned:
     stored, reuse = folder.load_alignment(session.others) if resume else None, session.job.align.reuse
     if stored is None and reuse:
         began = session.machine.clock()
-        alignment = await reuse_alignment(session, earlier := earlier_folder(folder, reuse), session.others)
+        source = folder if folder.keeps_alignment else earlier_folder(folder, reuse)
+        alignment = await reuse_alignment(session, source, session.others)
         stored = alignment, session.machine.clock() - began, session.traffic()["align"]
-        copy_records(earlier, folder)  # first: a later attempt goes by these, also where the earlier job has been pruned
+        if source is not folder:
+            copy_records(source, folder)  # first: a later attempt goes by these, also where the earlier job has been pruned
         folder.save_alignment(*stored)
     elif stored is None:
         records = OwnRecords(run.data.table.ids, run.data.whole.identity, run.data.table.keys, run.data.name)

@@ -25,8 +25,8 @@ from vfl_node.execution.trial import Trial
 from vfl_node.models import storage
 from vfl_node.process import failpoints
 from vfl_node.process.files import read_checked, remove, write_checked, write_whole
-from vfl_node.session.toss import SCHEDULE
 from vfl_node.training.prediction.stored import StoredPredictor
+from vfl_node.training.schedule import SPLIT
 from vfl_node.transport.pipe import Traffic
 
 _ANEW = "submit the job again as a new one"
@@ -59,7 +59,8 @@ class JobFolder(JobOutcome):
     def extent(self) -> tuple[int, bool, str]:
         """How much of the job is stored: bytes of lists, whether it is aligned, and the name of its newest checkpoint."""
         lists = sum(path.stat().st_size for path in self.lists.rglob("*") if path.is_file())
-        return lists, self._alignment.exists(), max((path.name for path in self.checkpoints.glob("*.checkpoint")), default="")
+        stored = (path.relative_to(self.checkpoints).as_posix() for path in self.checkpoints.rglob("*.checkpoint"))
+        return lists, self._alignment.exists(), max(stored, default="")
 
     @property
     def request(self) -> bytes | None:
@@ -130,9 +131,14 @@ class JobFolder(JobOutcome):
         return self.path / "rows"
 
     @property
-    def schedule(self) -> Path:
+    def split(self) -> Path:
         """The seed by which rows were held out, for jobs that use the alignment again."""
-        return self.path / SCHEDULE
+        return self.path / SPLIT
+
+    @property
+    def earlier_split(self) -> Path:
+        """The same of the job whose alignment this one uses again."""
+        return self.path / "earlier-split"
 
     @property
     def keeps_alignment(self) -> bool:
@@ -142,7 +148,7 @@ class JobFolder(JobOutcome):
     def forget_alignment(self) -> None:
         """Remove what other jobs could use again, unless predictions need it."""
         if not self.keeps_predictor(self.path):
-            for path in (self._alignment, self.rows, self.schedule):
+            for path in (self._alignment, self.rows, self.split):
                 remove(path)
 
     @property
@@ -305,7 +311,7 @@ class JobFolder(JobOutcome):
         if self._predictor.exists():
             remaining |= {self._predictor, self.shown}
         if self._predictor.exists() or self.keeps_alignment:
-            remaining |= {self._alignment, self.rows, self.schedule}
+            remaining |= {self._alignment, self.rows, self.split}
         if (self.path / _EARLIER_PREDICTOR).exists():
             remaining |= {self.path / _EARLIER_PREDICTOR, self.path / "alignment.safetensors"}
         if self.trial.transcript:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from vfl_node.alignment.alignment import Alignment
@@ -60,19 +61,25 @@ def select_aligned(table: Table, earlier: JobFolder, memory: Memory) -> Table:
     return prune_levels(table.take(places))
 
 
-def read_schedule(earlier: JobFolder) -> bytes | None:
-    """The seed by which an earlier job held out rows; None if it trained nothing. Raises StateError (``E_STATE_CORRUPT``)."""
-    try:
-        return read_checked(earlier.schedule, hint="leave align.reuse out")
-    except FileNotFoundError:
-        return None
+def read_split(folder: JobFolder, job_id: JobId) -> bytes | None:
+    """The seed by which job ``job_id`` held out rows, as ``folder``, its own or that of a job that uses its alignment, has it.
+
+    Returns:
+        None if that job trained nothing.
+
+    Raises:
+        StateError: it is damaged (``E_STATE_CORRUPT``).
+    """
+    with suppress(FileNotFoundError):
+        return read_checked(folder.split if folder.path.name == job_id else folder.earlier_split, hint="leave align.reuse out")
+    return None
 
 
 def copy_records(earlier: JobFolder, folder: JobFolder) -> None:
     """Keep in ``folder`` which records took part in an earlier job, and which were held out. Raises OSError, StateError."""
     write_checked(folder.rows, read_checked(earlier.rows))
-    if seed := read_schedule(earlier):
-        write_checked(folder.schedule, seed)
+    if split := read_split(earlier, earlier.path.name):
+        write_checked(folder.earlier_split, split)
 
 
 def copy_model(job: Job, folder: JobFolder) -> Path | None:
@@ -89,28 +96,33 @@ def copy_model(job: Job, folder: JobFolder) -> Path | None:
     return path
 
 
-async def reuse_alignment(session: Session, earlier: JobFolder, others: Sequence[str]) -> Alignment:
+async def reuse_alignment(session: Session, source: JobFolder, others: Sequence[str]) -> Alignment:
     """The alignment of an earlier job, once every other party has said that it has the same.
+
+    Args:
+        session: this party's.
+        source: the folder of that job, or of this one, which has a copy.
+        others: the other data parties.
 
     Raises:
         PeerError: a peer has another one (``E_REUSE_ALIGN``).
         StateError: it is damaged here (``E_STATE_CORRUPT``).
     """
-    stored = earlier.load_alignment(others)
-    if stored is None:
-        raise absence_error(earlier.path.name)
+    alignment_of = str(session.job.align.reuse)
+    if (stored := source.load_alignment(others)) is None:
+        raise absence_error(alignment_of)
     alignment, terms = stored[0], session.job.align
-    about = f"{earlier.path.name} {alignment.protocol} {alignment.group} {terms.padding} {terms.dummies} {len(alignment)}"
-    digest = hashlib.sha256(b"vfl-node alignment " + about.encode() + (read_schedule(earlier) or b"")).digest()
+    about = f"{alignment_of} {alignment.protocol} {alignment.group} {terms.padding} {terms.dummies} {len(alignment)}"
+    digest = hashlib.sha256(b"vfl-node alignment " + about.encode() + (read_split(source, alignment_of) or b"")).digest()
     async with session.phase("align"):
         for channel in session.data_peers.values():
             await channel.send(alignment_pb2.Reused(sha256=digest))
         for peer, channel in session.data_peers.items():
             if (await channel.receive(alignment_pb2.Reused)).sha256 != digest:
                 raise PeerError(
-                    f"{peer} has kept another alignment of job {earlier.path.name}",
+                    f"{peer} has kept another alignment of job {alignment_of}",
                     code=REUSE,
                     hint="leave align.reuse out",
-                    for_peer=f"its alignment of job {earlier.path.name} is another one",
+                    for_peer=f"its alignment of job {alignment_of} is another one",
                 )
     return alignment

@@ -32,7 +32,7 @@ from vfl_node.engines.processes import Processes
 from vfl_node.engines.threads import Threads
 from vfl_node.execution.folder import JobFolder
 from vfl_node.execution.inputs import select_records
-from vfl_node.execution.reuse import copy_model, earlier_folder, read_schedule, select_aligned
+from vfl_node.execution.reuse import copy_model, earlier_folder, read_split, select_aligned
 from vfl_node.job import Job
 from vfl_node.process.tensors import load_torch, settle_device
 from vfl_node.progress import EpochTrained, Event, LocalEpochTrained, PhaseBegan, Progress
@@ -144,7 +144,7 @@ def set_up(
         DataError, PolicyError: as :func:`vfl_node.execution.inputs.select_records`.
         StateError: as :func:`vfl_node.execution.reuse.select_aligned`.
     """
-    inputs, schedule, start, limits = None, None, None, settings.limits_for(job)
+    inputs, split, start, limits = None, None, None, settings.limits_for(job)
     if job.needs_torch:
         load_torch(settings.threads)
     if table is not None:
@@ -153,7 +153,7 @@ def set_up(
             memory = join_memories([memories[name] for name in job.parties.others(settings.name)])
             if job.align.reuse:
                 source = folder if folder.keeps_alignment else earlier_folder(folder, job.align.reuse)
-                part, schedule = select_aligned(table, source, memory), read_schedule(source)
+                part, split = select_aligned(table, source, memory), read_split(source, job.align.reuse)
                 start = copy_model(job, folder)
             else:
                 part = select_records(table, job.align, memory, limits, settings.name)
@@ -166,7 +166,7 @@ def set_up(
         name=settings.name,
         peers=channels,
         randomness=randomness,
-        attempt=Attempt(number=attempt, job_id=job_id, folder=folder.path, pins=folder, schedule=schedule, start=start),
+        attempt=Attempt(number=attempt, job_id=job_id, folder=folder.path, pins=folder, split=split, start=start),
         memories=memories,
         progress=_TracedProgress(progress, trace),
         machine=_machine(settings),

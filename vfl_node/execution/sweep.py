@@ -16,6 +16,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -25,7 +26,7 @@ from vfl_node.ledger import Disclosure
 from vfl_node.process import failpoints
 from vfl_node.process.files import read_checked, write_checked
 from vfl_node.session.session import Session
-from vfl_node.session.toss import toss_schedule
+from vfl_node.session.toss import toss
 from vfl_node.training.checkpoints import FileCheckpoints
 from vfl_node.training.trainer import Trained, Trainer, TrainingData, Trial, Tried
 from vfl_node.transport.generated.vfl.v1 import training_pb2
@@ -44,8 +45,8 @@ class Sweep:
 
     def points(self) -> list[str]:
         """Where this party can go on, oldest first: checkpoints of the last two trials that have any."""
-        found = [(number, names) for number in range(self._trials) if (names := self._checkpoints(number).names())]
-        return [f"t{number:03d}-{name}" for number, names in found[-2:] for name in names]
+        begun = [number for number in range(self._trials) if self._place(number).exists()]
+        return [f"t{number:03d}-{name}" for number in begun[-3:] for name in self._checkpoints(number).names()][-4:]
 
     async def run(self, session: Session, data: TrainingData, trainer: Trainer, resume: str | None) -> Trained:
         """Try all settings, and measure the best.
@@ -64,10 +65,12 @@ class Sweep:
         settings = session.job.sweep.settings()
         begun, name = (int(resume[1:4]), resume[5:]) if resume else (0, None)
         done = self._read()[:begun]
-        async with session.phase("sweep"):
-            seed = await toss_schedule(session)
+        split = session.attempt.split
+        if split is None:  # the same for all trials
+            async with session.phase("sweep"):
+                split = await toss(session, session.randomness.derive("toss"))
         for number in range(begun, len(settings)):
-            own, checkpoints = _session_of(session, number, seed), self._checkpoints(number)
+            own, checkpoints = _session_of(session, number, split), self._checkpoints(number)
             if name is None:
                 checkpoints.clear()
             tried = await trainer.try_out(own, data, checkpoints, name)
@@ -76,9 +79,12 @@ class Sweep:
             failpoints.reach("trial")
             write_checked(self._path, json.dumps([(dataclasses.asdict(each), is_best) for each, is_best in done]).encode())
             name = None
+            needed = {number, number - 1, *[place for place, (_, is_best) in enumerate(done) if is_best][-1:]}
+            for past in set(range(number)) - needed:
+                shutil.rmtree(self._place(past), ignore_errors=True)
         chosen = max(number for number, (_, is_best) in enumerate(done) if is_best)
         checkpoints = self._checkpoints(chosen)
-        trained = await trainer.run(_session_of(session, chosen, seed), data, checkpoints, checkpoints.names()[-1])
+        trained = await trainer.run(_session_of(session, chosen, split), data, checkpoints, checkpoints.names()[-1])
         trials = tuple(Trial(settings[number], tried, number == chosen) for number, (tried, _) in enumerate(done))
         told = _disclosures(session, sum(tried.epochs for tried, _ in done), len(done))
         learnt = {name: (*entries, *told.get(name, ())) for name, entries in trained.disclosures.items()}
@@ -88,8 +94,11 @@ class Sweep:
     def _path(self) -> Path:
         return self._folder.path / "trials"
 
+    def _place(self, number: int) -> Path:
+        return self._folder.checkpoints / f"t{number:03d}"
+
     def _checkpoints(self, number: int) -> FileCheckpoints:
-        return FileCheckpoints(self._folder.checkpoints / f"t{number:03d}")
+        return FileCheckpoints(self._place(number))
 
     def _read(self) -> list[tuple[Tried, bool]]:
         try:
@@ -103,9 +112,9 @@ def trial_name(job_id: str, number: int) -> str:
     return f"{job_id}.t{number:03d}" if number else job_id
 
 
-def _session_of(session: Session, number: int, seed: bytes) -> Session:
-    """The session of one trial, with the schedule of all."""
-    attempt = dataclasses.replace(session.attempt.part(f"trial {number}"), schedule=seed)
+def _session_of(session: Session, number: int, split: bytes) -> Session:
+    """The session of one trial, which holds out the rows of all."""
+    attempt = dataclasses.replace(session.attempt.part(f"trial {number}"), split=split)
     return dataclasses.replace(
         session,
         job=session.job.trial(number),
@@ -145,7 +154,12 @@ async def _tell_best(session: Session, number: int, before: Sequence[Tried], tri
 
 def _is_better(choose: str, tried: Tried, than: Tried) -> bool:
     """Of two equal ones the first is better; one whose figure is no number is worse than all."""
-    if choose == "auc":
-        return (tried.auc or 0) > (than.auc or 0)
-    loss, least = (math.inf if each.loss is None or math.isnan(each.loss) else each.loss for each in (tried, than))
-    return loss < least
+    return _merit(choose, tried) > _merit(choose, than)
+
+
+def _merit(choose: str, tried: Tried) -> float:
+    """The larger, the better."""
+    figure = tried.auc if choose == "auc" else tried.loss
+    if figure is None or math.isnan(figure):
+        return -math.inf
+    return figure if choose == "auc" else -figure

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, cast
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, ValidationError, model_serializer, model_validator
 
 from vfl_node.configuration.models import Frozen, ReadBy, leaves, load, name_in, validate
 from vfl_node.configuration.renamed import LASTING_NAMES
@@ -166,9 +166,10 @@ class Job(Frozen):
         for number, setting in enumerate(sweep.settings()):
             try:
                 self.trial(number)
-            except ValueError as error:
-                first = str(error).splitlines()[-1].strip() if not isinstance(error, UsageError) else str(error)
-                raise ValueError(f"sweep: trial {number + 1} ({json.dumps(setting)}) is no training: {first}") from None
+            except ValidationError as error:
+                first = error.errors()[0]
+                why = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+                raise ValueError(f"sweep: trial {number + 1} ({json.dumps(setting)}) is no training: {why}") from None
 
     def trial(self, number: int) -> Job:
         """The job of one trial of the sweep, from 0: with its settings in ``train``."""
@@ -176,6 +177,11 @@ class Job(Frozen):
         assert self.train
         train = {**self.train.model_dump(), **self.sweep.settings()[number]}
         return Job.model_validate({**self.model_dump(exclude={"sweep"}), "train": train})
+
+    @property
+    def trials(self) -> tuple[Job, ...]:
+        """The jobs of all trials of the sweep; without one the job alone."""
+        return tuple(map(self.trial, range(len(self.sweep.settings())))) if self.sweep else (self,)
 
     def _check_split(self) -> None:
         """Refuse ``evaluate.hold_out`` where it would tell too much, or there is no order of all rows."""

@@ -11,7 +11,7 @@ from pydantic import Field, field_validator, model_validator
 
 from vfl_node.configuration.models import Frozen
 
-MOST_TRIALS = 64
+MOST_TRIALS, MOST_COMBINATIONS = 64, 4096
 
 FIXED = ("algorithm", "task", "classes", "seed", "missing", "unaligned", "class_weight", "start_from")
 """Keys of ``train`` that all trials have in common: they say what is learnt, from which rows, and how rows are split."""
@@ -53,6 +53,8 @@ class Sweep(Frozen):
         combinations = 1
         for values in self.over.values():
             combinations *= len(values)
+        if combinations > MOST_COMBINATIONS:
+            raise ValueError(f"{combinations} combinations are more than {MOST_COMBINATIONS}: leave values out")
         if self.by == "random" and not (self.trials and self.trials <= combinations):
             raise ValueError(f"by: random needs trials, of 2 to {min(combinations, MOST_TRIALS)}")
         if self.by == "grid" and self.trials is not None:

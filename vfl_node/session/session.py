@@ -42,7 +42,7 @@ class Attempt:
         job_id: of the run.
         folder: private; large intermediate results lie there until the job no longer needs them.
         pins: digests of what the peers sent in earlier attempts.
-        schedule: the seed by which the job held out rows whose alignment is used again; None: one is tossed.
+        split: the seed by which the job held out rows whose alignment is used again; None: rows are held out anew.
         start: the model of an earlier job, as :func:`vfl_node.models.storage.load` reads it, from which training goes on.
     """
 
@@ -50,7 +50,7 @@ class Attempt:
     number: int = 1
     job_id: str = ""
     pins: Pins = field(default_factory=MemoryPins)
-    schedule: bytes | None = None
+    split: bytes | None = None
     start: Path | None = None
 
     def part(self, name: str) -> Attempt:

@@ -21,15 +21,11 @@ import hmac
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import ProtocolError
 from vfl_node.process import failpoints
-from vfl_node.process.files import write_checked
 from vfl_node.session.session import Session
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.generated.vfl.v1 import training_pb2
 
 SHARE_BYTES = 32
-
-SCHEDULE = "schedule"
-"""The file in a job's folder that keeps the seed of its schedule."""
 
 
 async def toss(session: Session, randomness: Randomness) -> bytes:
@@ -53,16 +49,6 @@ async def toss(session: Session, randomness: Randomness) -> bytes:
     failpoints.reach("toss")
     shares = await (_active if session.role == "active" else _passive)(session, own)
     return hashlib.sha256(b"vfl-node toss seed" + b"".join(shares)).digest()
-
-
-async def toss_schedule(session: Session) -> bytes:
-    """The joint seed by which rows are held out and batches cut: tossed, or that of the job whose alignment is used again.
-
-    It is kept for later jobs over the same alignment. Raises, and leaks: as :func:`toss`; OSError.
-    """
-    seed = session.attempt.schedule or await toss(session, session.randomness.derive("toss"))
-    write_checked(session.attempt.folder / SCHEDULE, seed)
-    return seed
 
 
 async def _active(session: Session, own: bytes) -> list[bytes]:

@@ -16,6 +16,12 @@ from numpy.typing import NDArray
 
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.process import failpoints
+from vfl_node.process.files import write_checked
+from vfl_node.session.session import Session
+from vfl_node.session.toss import toss
+
+SPLIT = "split"
+"""The file in a job's folder that keeps the seed by which it held out rows."""
 
 
 class Parts(NamedTuple):
@@ -39,16 +45,19 @@ class Schedule:
         seed: 32 bytes, tossed jointly.
         size: number of shared rows m.
         salt: the job's public seed.
+        split: :attr:`split_seed` of an earlier job over the same rows, which held out the same ones; None: there is none.
     """
 
-    def __init__(self, seed: bytes, size: int, salt: int) -> None:
+    def __init__(self, seed: bytes, size: int, salt: int, split: bytes | None = None) -> None:
         self.size = size
         self._seed = hashlib.sha256(b"vfl-node schedule" + salt.to_bytes(8, "big") + seed).digest()
+        self.split_seed = split or self._seed
 
     @property
     def fingerprint(self) -> str:
         """Names the schedule without revealing its seed; a resumed job must have the same."""
-        return hashlib.sha256(b"vfl-node schedule fingerprint" + self._seed + self.size.to_bytes(8, "big")).hexdigest()
+        split = b"" if self.split_seed == self._seed else self.split_seed
+        return hashlib.sha256(b"vfl-node schedule fingerprint" + self._seed + self.size.to_bytes(8, "big") + split).hexdigest()
 
     def split(self, repeat: int, test_fraction: float) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Shared positions to train on and to test on, as :meth:`parts` without validation."""
@@ -63,7 +72,7 @@ class Schedule:
         """
         held_out = math.ceil(self.size * test_fraction)
         apart = held_out + math.ceil(self.size * validation_fraction)
-        order = self._stream(f"split/{repeat}").permutation(self.size)
+        order = Randomness(self.split_seed).derive(f"split/{repeat}").permutation(self.size)
         testing, validation, training = map(np.sort, np.split(order, [held_out, apart]))
         return Parts(training, testing if held_out else training, validation)
 
@@ -79,6 +88,20 @@ class Schedule:
 
     def _stream(self, label: str) -> Randomness:
         return Randomness(self._seed).derive(label)
+
+
+async def toss_schedule(session: Session, size: int, salt: int) -> Schedule:
+    """The schedule of a training: batches by a seed that is tossed now, held-out rows as in a job whose alignment is reused.
+
+    By which seed rows were held out is kept for later jobs over the same alignment. A party that knew the seed of batches
+    before the job was written could choose ``salt`` so that a row stands alone in a batch.
+
+    Raises, and leaks: as :func:`~vfl_node.session.toss.toss`; OSError.
+    """
+    seed = await toss(session, session.randomness.derive("toss"))
+    schedule = Schedule(seed, size, salt, session.attempt.split)
+    write_checked(session.attempt.folder / SPLIT, schedule.split_seed)
+    return schedule
 
 
 def cut(positions: NDArray[np.int64], batch_size: int) -> list[NDArray[np.int64]]:

@@ -36,7 +36,6 @@ from vfl_node.metrics.classes import compute
 from vfl_node.process import failpoints
 from vfl_node.progress import Advanced, EpochTrained, PhaseBegan, ResultDoubted
 from vfl_node.session.session import Session, bytes_moved
-from vfl_node.session.toss import toss_schedule
 from vfl_node.training.additive.stored import StoredBatches
 from vfl_node.training.checkpoints import Checkpoints
 from vfl_node.training.evaluation import Evaluation, Figures
@@ -59,7 +58,7 @@ from vfl_node.training.glm.section import GlmSection
 from vfl_node.training.glm.side import Positions
 from vfl_node.training.glm.strong_labels import ActiveWithoutLabels, PassiveWithLabels
 from vfl_node.training.own_columns import select_used
-from vfl_node.training.schedule import Schedule
+from vfl_node.training.schedule import Schedule, toss_schedule
 from vfl_node.training.sharing import receive_figures, send_figures
 from vfl_node.training.summary import Summary, summarise
 from vfl_node.training.trainer import Epoch, Servable, Trained, TrainingData
@@ -135,8 +134,7 @@ class _Regression:
     async def train(self, resume_from: str | None, traffic: Sequence[Traffic]) -> Trained:
         """Train, from the toss to the metrics."""
         session, train = self._session, self._train
-        seed = await toss_schedule(session)
-        self._schedule = schedule = Schedule(seed, len(self._data.alignment), train.seed)
+        self._schedule = schedule = await toss_schedule(session, len(self._data.alignment), train.seed)
         self._training, self._testing = schedule.split(0, self._evaluate.test_fraction)
         own = prepare(session, self._data, self._training, self._randomness)
         place = resume_place(self._checkpoints, resume_from, own.side, schedule.fingerprint)

@@ -29,7 +29,7 @@ from vfl_node.progress import Advanced, PhaseBegan, ResultDoubted
 from vfl_node.session.openings import OpeningLog
 from vfl_node.session.session import Session, bytes_moved
 from vfl_node.session.share_wire import DealtCorrections, PairWire, StarWire
-from vfl_node.session.toss import toss_schedule
+from vfl_node.session.toss import toss
 from vfl_node.training.checkpoints import Checkpoints, load_of
 from vfl_node.training.evaluation import Rival
 from vfl_node.training.glm.measuring import output_of
@@ -92,7 +92,7 @@ class _Training:
 
     async def train(self, resume: str | None, traffic: Sequence[Traffic]) -> Trained:
         session, train = self._session, self._train
-        seed = await toss_schedule(session)
+        seed = await toss(session, session.randomness.derive("toss"))
         coins = await audit.toss_coins(session)
         schedule = Schedule(seed, len(self._data.alignment), train.seed)
         training, testing = schedule.split(0, session.job.evaluate.test_fraction)

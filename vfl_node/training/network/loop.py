@@ -43,13 +43,12 @@ from vfl_node.models import architecture_of
 from vfl_node.process import failpoints
 from vfl_node.progress import Advanced, EpochJudged, EpochTrained, PhaseBegan
 from vfl_node.session.session import Session, bytes_moved
-from vfl_node.session.toss import toss_schedule
 from vfl_node.training.checkpoints import Checkpoints
 from vfl_node.training.network.config import NetworkConfig
 from vfl_node.training.network.half import NO_ROWS, ForwardPass, Half, Positions, RepeatStart
 from vfl_node.training.network.journal import Journal, is_due, resume
 from vfl_node.training.network.stopping import Stopping, decide
-from vfl_node.training.schedule import Schedule, cut
+from vfl_node.training.schedule import Schedule, cut, toss_schedule
 from vfl_node.training.time_order import agreed_parts
 from vfl_node.training.trainer import Epoch, TrainingData
 from vfl_node.training.unaligned.pretraining import Pretraining
@@ -100,8 +99,7 @@ async def train(
     """
     section, evaluate = NetworkConfig.section_of(session.job), session.job.evaluate
     randomness, progress = session.randomness, session.progress
-    seed = await toss_schedule(session)
-    schedule = Schedule(seed, len(data.alignment), section.seed)
+    schedule = await toss_schedule(session, len(data.alignment), section.seed)
     parts_of = await agreed_parts(session, data, schedule)
     parts = parts_of(0)
     training, testing, validation = parts

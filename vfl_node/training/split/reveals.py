@@ -28,8 +28,7 @@ def declare(job: Job) -> Iterator[Declaration]:
 
 def _times(job: Job) -> str:
     """How often a row is sent in training at most, in all trials of a sweep together."""
-    jobs = [job.trial(number) for number in range(len(job.sweep.settings()))] if job.sweep else [job]
-    count = job.evaluate.repeats * sum(Train.section_of(each).epochs for each in jobs)
+    count = job.evaluate.repeats * sum(Train.section_of(each).epochs for each in job.trials)
     return f"{count:,} times" if count > 1 else "once"
 
 

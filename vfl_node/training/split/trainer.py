@@ -90,20 +90,25 @@ class SplitTrainer(Trainer):
             the job says so; to the active party an embedding of each row of every batch and of every test row from each
             passive party.
         """
-        if session.role == "active":  # before anything leaves that depends on a label: a job that is broken off counts, too
-            planned = session.job.evaluate.repeats * Train.section_of(session.job).epochs
-            _label_privacy(session, data, planned)
+        _count_labels(session, data)
         async with session.phase("train") as traffic:
             journal = await train(session, data, checkpoints, resume, traffic, _halves(session))
             return await (_active if session.role == "active" else _passive)(session, data, journal)
 
     async def try_out(self, session: Session, data: TrainingData, checkpoints: Checkpoints, resume: str | None) -> Tried:
         """As the base. Raises, and leaks: as :meth:`run`, but for embeddings of held-out rows, which are not sent."""
+        _count_labels(session, data)
         async with session.phase("train") as traffic:
             journal = await train(session, data, checkpoints, resume, traffic, _halves(session), measures=False)
         assert journal.stopping
         best = journal.epochs[journal.stopping.best - 1]
         return Tried(journal.stopping.epoch, journal.stopping.best, best.validation_loss, best.validation_auc)
+
+
+def _count_labels(session: Session, data: TrainingData) -> None:
+    """Before anything leaves that depends on a label, count what will: a job that is broken off counts, too."""
+    if session.role == "active":
+        _label_privacy(session, data, session.job.evaluate.repeats * Train.section_of(session.job).epochs)
 
 
 def _halves(session: Session) -> Halves:
