@@ -153,8 +153,7 @@ def columns_for(
             also as :func:`~vfl_node.data.aggregate.merge_rows`.
     """
     if data.aggregate:
-        wants_label = needs_label or keep_label
-        reader = merge_rows(reader, data, id_form=id_form, party=party, label=wants_label, keys=keys, features=features)
+        reader = merge_rows(reader, data, id_form=id_form, party=party, label=needs_label, keys=keys, features=features)
         data = data.of_records
     id_columns, label = id_columns_of(data, id_form, party), data.labels.column
     as_text = {*id_columns, label} if needs_label or keep_label else {*id_columns}

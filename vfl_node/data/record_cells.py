@@ -153,7 +153,9 @@ class RecordCells:
             codes, count = groups.last_ones(values, self._when, taken.list)
             items = pa.array(column.levels, pa.large_string()).take(pa.array(codes))
             starts = np.concatenate([[0], np.cumsum(count)]).astype(np.int64)
-            return pc.binary_join(pa.LargeListArray.from_arrays(pa.array(starts), items), ITEMS_BETWEEN)
+            return pc.binary_join(
+                pa.LargeListArray.from_arrays(pa.array(starts), items), pa.scalar(ITEMS_BETWEEN, pa.large_string())
+            )
         if each in ("days_since_first", "days_since_last"):
             assert self._aggregate.as_of is not None
             day = (groups.least if each == "days_since_first" else groups.largest)(values)

@@ -13,6 +13,7 @@ from vfl_node.data.images import Image
 from vfl_node.data.keys import keys_text
 from vfl_node.data.levels import check_categories
 from vfl_node.data.lists import check_lists
+from vfl_node.data.merged import MergedRows
 from vfl_node.data.named import data_of, needs_order
 from vfl_node.data.profile import TableProfile, profile
 from vfl_node.data.readers.head import HeadReader
@@ -80,6 +81,7 @@ class TableCheck:
         profile: of the table; None if it cannot be read, or lacks a column that the settings name.
         job: what the job does with it; None without a job, or without a profile.
         errors: what the node would raise, in its order; none if a job could run.
+        merged: how many rows became the records; None: each row is one, or nothing was read.
         warnings: what would make a result doubtful, in whole sentences; of a table that can be used.
     """
 
@@ -89,6 +91,7 @@ class TableCheck:
     job: JobUse | None
     errors: tuple[VflError, ...]
     warnings: tuple[str, ...] = ()
+    merged: MergedRows | None = None
 
 
 def check_table(settings: Settings, *, data: Data | None = None, job: Job | None = None, rows: int | None = None) -> TableCheck:
@@ -119,7 +122,7 @@ def check_table(settings: Settings, *, data: Data | None = None, job: Job | None
             check_budget(settings, job)
         except VflError as error:
             errors.append(error)
-    format, seen, use, known = None, None, None, tuple[str, ...]()
+    format, merged, seen, use, known = None, None, None, None, tuple[str, ...]()
     try:
         data = data or data_of(settings, job)
         needs_label = settings.role == (job.label_holder if job else "active")
@@ -127,7 +130,7 @@ def check_table(settings: Settings, *, data: Data | None = None, job: Job | None
         ordered = needs_order(settings, job)
         keys = (job.align.keys if job else None) or NO_KEYS
         text, whole = _read(data, settings.name, rows, id_form=id_form, needs_label=needs_label, needs_order=ordered, keys=keys)
-        format = text.format
+        format, merged = text.format, text.merged
         seen = profile(
             text,
             data,
@@ -159,7 +162,7 @@ def check_table(settings: Settings, *, data: Data | None = None, job: Job | None
     except VflError as error:
         errors.append(error)
     said = doubts(seen, job, use.columns if use else (), settings) if seen else ()
-    return TableCheck(data, format, seen, use, tuple(errors), (*known, *said) if seen else ())
+    return TableCheck(data, format, seen, use, tuple(errors), (*known, *said) if seen else (), merged)
 
 
 def _read(

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from vfl_node.data.aggregate import merge_rows
 from vfl_node.data.named import data_of
 from vfl_node.data.readers.opening import open_input
 from vfl_node.data.reading import columns_for, table_of
@@ -37,6 +38,9 @@ MOST_WAITING = 64
 
 NO_FEATURES: Mapping[str, Any] = {"label": None, "image": None, "order": None, "group": None, "keys": {}}
 """What is not read of a table whose columns a model's encoder knows, and its image."""
+
+_OF_ROWS = ("aggregate", "columns", "missing", "thousands", "date_format")
+"""What a table's settings say of its rows holds of records to predict, too, if several rows become one record."""
 
 
 @dataclass(frozen=True)
@@ -106,14 +110,25 @@ def read_records(
     """
     ids = (source.id,) if isinstance(source.id, str) else source.id
     form, party = trained.align.id_form, settings.name
-    with closing(open_input(source, party=party)) as reader:
+    with closing(open_input(source, party=party)) as opened:
+        reader = merge_rows(opened, _rows_of(source, kinds), id_form=form, party=party, label=False)
         fitted = {name: declare_fitted(declared) for name, declared in kinds.items()}
         present: dict[str, Declared] = {name: fitted.get(name, "ignore") for name in reader.names if name not in ids}
         columns = {**present, **fitted} if all_columns else present
-        as_read = source.model_copy(update={**NO_FEATURES, "columns": columns})  # the encoder knows the image
+        as_read = source.of_records.model_copy(update={**NO_FEATURES, "columns": columns})  # the encoder knows the image
         text = columns_for(reader, as_read, id_form=form, needs_label=False, party=party)
     table = table_of(text, as_read, id_form=form, needs_label=False, party=party)
     return Records(table, text, ids, task=trained.task)
+
+
+def _rows_of(source: Data, kinds: Mapping[str, Declared]) -> Data:
+    """How the rows of ``source`` are read, if several become one record: so that there are the columns that a model reads."""
+    if source.aggregate is None:
+        return source
+    aggregate = source.aggregate.as_fitted(kinds)
+    declared = {**aggregate.kinds_of_rows(kinds), **source.columns}
+    columns = {name: declared[name] for name in (*aggregate.columns, aggregate.order) if name in declared}
+    return source.model_copy(update={**NO_FEATURES, "aggregate": aggregate, "columns": columns})
 
 
 def kinds_read(trained: Job, stored: StoredPredictor, job: Job) -> Mapping[str, Declared]:
@@ -152,7 +167,9 @@ def read_request(
     with tempfile.NamedTemporaryFile(dir=scratch) as file:
         file.write(request)
         file.flush()
-        source = Data(path=Path(file.name), id=data_of(settings, trained).id)
+        own = data_of(settings, trained)
+        said = {key: getattr(own, key) for key in _OF_ROWS} if new and own.aggregate else {}
+        source = Data(path=Path(file.name), id=own.id, **said)
         try:
             records = read_records(settings, trained, kinds, source, all_columns=new)
             return replace(records, classes=stored.classes, threshold=trained.evaluate.threshold)
