@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -181,3 +182,10 @@ def test_the_command_shows_it(tables: dict[str, pd.DataFrame], tmp_path: Path) -
     assert "rows after 2026-03-15 left out" in shown.output
     merged = json.loads(CliRunner().invoke(cli.app, [*words, "--json"]).stdout)
     assert '"fewest": 1' in json.dumps(merged)
+
+
+def test_the_example_of_the_page_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "guides" / "several-rows-a-person.md").read_text()
+    (example,) = re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    exec(example, {})
+    assert float(capsys.readouterr().out) > 0.9
