@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from pydantic import ValidationError
 
 from vfl_node.data import aggregate, reading
+from vfl_node.data.cells import text_of
 from vfl_node.data.dates import DAY_S
 from vfl_node.data.profile import profile
 from vfl_node.data.readers.arrow import ArrowReader
@@ -298,12 +300,15 @@ def test_errors_of_records_name_the_line_where_their_rows_begin(tmp_path: Path) 
         ({"columns": {"shop": "sum"}}, "sum is not for a column that data.columns declares categorical"),
         ({"columns": {"shop": "max"}}, "max is not for a column that data.columns declares categorical"),
         ({"columns": {"note": "most"}}, "most is not for a column that data.columns declares ignore"),
+        ({"columns": {"amount": "last"}, "order": "id"}, "which is that of data.id or data.label"),
+        ({"columns": {"when": "sum"}, "order": "when", "as_of": "2026-10-01"}, "as_of is a day"),
+        ({"columns": {"shop": "most"}, "order": "number", "as_of": "2026-10-01"}, "as_of is a day"),
         ({"columns": {"id": "count"}}, "which is that of data.id or data.label"),
     ],
 )
 def test_settings_that_cannot_be_meant_so_are_refused(given: Any, message: str) -> None:
     with pytest.raises(ValidationError, match=message):
-        settings(given, columns={"shop": "categorical", "note": "ignore"})
+        settings(given, columns={"shop": "categorical", "note": "ignore", "number": "numeric"})
 
 
 @pytest.mark.parametrize(("key", "use"), [("group", "group"), ("order", "order"), ("label", "label")])
@@ -355,3 +360,33 @@ def test_a_profile_sees_the_records() -> None:
     assert seen.table is not None
     assert seen.table.digest() == read(visits(6), settings()).digest()
     assert seen.rows == len(seen.table) == (text.merged and text.merged.records)
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+@pytest.mark.parametrize("zone", [None, "Europe/Berlin"])
+def test_dates_of_a_type_are_those_of_their_text(unit: str, zone: str | None) -> None:
+    """Before 1970, with fractions and where there is none."""
+    moments = pd.to_datetime(
+        ["1969-12-31T23:59:59.5", "2026-02-01T10:00:00.25", None, "2026-02-01", "1969-12-30"], format="ISO8601"
+    )
+    when = pa.array(moments.tz_localize(zone), pa.timestamp(unit, zone), safe=False)
+    typed = pa.table({"id": list("ppqqr"), "when": when})
+    given = {"columns": {"when": ["min", "max", "count", "distinct", "days_since_last"]}, "order": "place", "as_of": AS_OF}
+    place = pa.array([date(2026, 1, 1)] * 5)
+    tables = [
+        read_table(settings(given), id_form="text", needs_label=False, party="lab", reader=ArrowReader(table, source="lab: m"))
+        for table in (typed.append_column("place", place), as_text(typed).append_column("place", pa.array(["2026-01-01"] * 5)))
+    ]
+    assert tables[0].digest() == tables[1].digest()
+
+
+def as_text(table: pa.Table) -> pa.Table:
+    return table.set_column(1, "when", text_of(table["when"].combine_chunks()))
+
+
+def test_an_infinite_date_is_refused() -> None:
+    when = pa.array([2**63 - 1, 0], pa.int64()).cast(pa.timestamp("us"))
+    reader = ArrowReader(pa.table({"id": ["p", "p"], "when": when}), source="lab: m")
+    data = settings({"columns": {"when": "max"}})
+    with pytest.raises(DataError, match="row 1:when: an infinite number"):
+        read_table(data, id_form="text", needs_label=False, party="lab", reader=reader)

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 from typing_extensions import override
 
+from vfl_node.data.cells import is_date, seconds_in
 from vfl_node.data.columns_apart import check_named, id_columns_of, key_columns_of, make_tuple
 from vfl_node.data.dates import DAY_S
 from vfl_node.data.feature_columns import column_of, read_as
@@ -22,7 +23,7 @@ from vfl_node.data.merged import MergedRows
 from vfl_node.data.readers.contract import Reader, RowBatch
 from vfl_node.data.record_cells import RecordCells, day_number
 from vfl_node.data.row_groups import Floats, RowGroups
-from vfl_node.data.tables import DateColumn, NumericColumn
+from vfl_node.data.tables import Column, DateColumn, NumericColumn
 from vfl_node.data.text_columns import Beginning, TextColumns
 from vfl_node.errors import DataError
 from vfl_node.job import IdForm
@@ -63,26 +64,37 @@ def merge_rows(
     kept = _kept(reader, data, ids, party, label=label, keys=keys)
     columns, order = _columns_read(data, features=features), data.aggregate.order
     declared: dict[str, Declared | None] = {name: data.aggregate.read_as(name, data.columns) for name in columns}
-    if order and data.aggregate.as_of and declared.get(order) is None:
-        declared[order] = "date"
-    elif order:
-        declared.setdefault(order, data.columns.get(order))
+    if order:
+        said = declared.get(order) or data.columns.get(order)
+        is_said = kind_of(said) in ("numeric", "date")
+        declared[order] = said if is_said else "date" if data.aggregate.as_of else None
     values = {name: read_as(kind_of(said), notation_of(said, data.notation), reader.decimal) for name, said in declared.items()}
     beginning = Beginning(reader, {*ids, *kept, *values} & {*reader.names})
     named = dict.fromkeys(ids, "data.id") | dict.fromkeys(declared, "data.aggregate")
     named |= {name: "data.columns" for name in data.columns if not data.aggregate.makes(name)}
     check_named(beginning, named)
-    text = TextColumns(beginning, values | dict.fromkeys(kept, "categorical"), ids)
-    when = None if order is None else _order(text, order, declared[order], data)
+    typed = _Typed(beginning, {name for name, said in declared.items() if _may_have_dates(said, data) and name not in kept})
+    text = TextColumns(typed, values | dict.fromkeys(kept, "categorical"), ids)
+
+    def column(name: str) -> Column:
+        if name in typed.dates:
+            numbers = column_of(text, name, "numeric")
+            assert isinstance(numbers, NumericColumn)
+            return DateColumn(numbers.values)
+        return column_of(text, name, declared[name], data.notation)
+
+    ordering = None if order is None else column(order)
+    when = None if order is None or ordering is None else _order(text, order, ordering)
     groups = _groups(text, join_ids(text, ids, make_tuple(id_form)), data.aggregate, when)
     records = RecordCells(text, data, groups, np.zeros(0) if when is None else when[groups.rows])
     made = {name: records.spelling(name) for name in ids}
     made |= {name: records.one(name, use) for name, use in kept.items()}
     pieces = [made]
     for name, taken in data.aggregate.columns.items():
-        read = name in columns
-        column = column_of(text, name, declared[name], data.notation) if read else None
-        pieces.append(records.taken(name, taken, column) if column else records.nothing(name))
+        if name in columns:
+            pieces.append(records.taken(name, taken, ordering if name == order and ordering else column(name)))
+        else:
+            pieces.append(records.nothing(name))
     if data.aggregate.rows:
         pieces.append({data.aggregate.rows: pa.array(groups.lengths.astype(np.float64))})
     names = [name for piece in pieces for name in piece]
@@ -124,9 +136,13 @@ def _columns_read(data: Data, *, features: bool) -> list[str]:
     return [name for name in data.aggregate.columns if name in others]
 
 
-def _order(text: TextColumns, name: str, declared: Declared | None, data: Data) -> Floats:
+def _may_have_dates(declared: Declared | None, data: Data) -> bool:
+    """Whether dates of a type are read by it; words for missing ones are looked for in text."""
+    return kind_of(declared) in (None, "date") and not notation_of(declared, data.notation).missing
+
+
+def _order(text: TextColumns, name: str, column: Column) -> Floats:
     """The place of each row in the order of column ``name``, float64[n], finite: a number, or seconds since 1970-01-01."""
-    column = column_of(text, name, declared, data.notation)
     if not isinstance(column, DateColumn | NumericColumn):
         raise DataError(
             f"{text.source}: column {name!r}, which orders the rows, has neither numbers nor dates",
@@ -176,6 +192,35 @@ def _facts(text: TextColumns, groups: RowGroups, data: Data) -> MergedRows:
         as_of=None if as_of is None else str(as_of),
         ordered=data.order is not None,
     )
+
+
+class _Typed(Reader):
+    """A reader of the same rows, whose dates of a type are whole seconds since 1970-01-01: there may be millions of them.
+
+    Args:
+        reader: of the rows; closed by whoever opened it.
+        columns: that may be dates.
+
+    Attributes:
+        dates: those of them that are, by their type.
+    """
+
+    def __init__(self, reader: Beginning, columns: Collection[str]) -> None:
+        self.source, self.names, self.repeatable = reader.source, reader.names, reader.repeatable
+        self.decimal, self.decimal_known, self.format = reader.decimal, reader.decimal_known, reader.format
+        self.unit = reader.unit
+        self.dates = {name for name, kind in reader.types.items() if name in columns and is_date(kind)}
+        self._reader = reader
+
+    @override
+    def batches(self, columns: Collection[str] | None = None) -> Iterator[RowBatch]:
+        for batch in self._reader.batches(columns):
+            names = batch.columns.schema.names
+            cells = [seconds_in(batch.columns[name]) if name in self.dates else batch.columns[name] for name in names]
+            yield RowBatch(pa.RecordBatch.from_arrays(cells, names), batch.lines)
+
+    def close(self) -> None:
+        """Nothing to do: whoever opened the input closes it."""
 
 
 class _MergedReader(Reader):

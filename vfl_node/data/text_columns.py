@@ -34,6 +34,7 @@ class Beginning(Reader):
     Attributes:
         first_row: column → its text in the first row, of the columns that are needed.
         header: the place of the names, for errors.
+        types: column → the type of its cells, of the columns that are needed.
 
     Raises:
         DataError, StateError: as :meth:`vfl_node.data.readers.contract.Reader.batches`.
@@ -50,6 +51,7 @@ class Beginning(Reader):
         if first is None:
             raise DataError(f"{self.source}: has no rows", code="E_EMPTY")
         self._first: RowBatch | None = first
+        self.types = dict(zip(first.columns.schema.names, first.columns.schema.types, strict=True))
         self.first_row, self.header = _first_row(first), _header(reader, first)
 
     @override

@@ -246,7 +246,7 @@ def _sizes(
         protocol=ALIGNMENTS.lasting(job.align.protocol),
         group=alignment.group,
         records=records,
-        merged=merged and RowsMerged(**{key: getattr(merged, key) for key in RowsMerged.model_fields}),
+        merged=None if merged is None else RowsMerged(**{key: getattr(merged, key) for key in RowsMerged.model_fields}),
         ours=alignment.ours,
         theirs=_arrange_by_peer({name: facts.records for name, facts in alignment.peers.items()}),
         padded=_arrange_by_peer({name: facts.padded for name, facts in alignment.peers.items()}),

@@ -121,6 +121,9 @@ class Aggregate(Frozen):
         since = [name for name, of in self.columns.items() if of.kind == "date"]
         if since and self.as_of is None:
             raise ValueError(f"columns.{since[0]}: days are counted up to as_of, which is missing")
+        of_order = self.columns.get(self.order or "")
+        if self.as_of and of_order and of_order.kind not in (None, "date"):
+            raise ValueError(f"as_of is a day, and columns.{self.order} takes no dates of the column order")
         names = [*self.made, *([self.rows] if self.rows else [])]
         if twice := next((name for name in names if names.count(name) > 1), None):
             raise ValueError(f"two columns of the records would be called {twice!r}: leave one out")

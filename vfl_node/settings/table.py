@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from vfl_node.configuration.models import Frozen
 from vfl_node.settings.aggregate import Aggregate
-from vfl_node.settings.declared import DateFormat, Declared, DeclaredImage, Notation, Thousands, Words
+from vfl_node.settings.declared import DateFormat, Declared, DeclaredImage, Notation, Thousands, Words, kind_of
 from vfl_node.settings.source import DataSource
 
 
@@ -100,7 +100,9 @@ class Data(DataSource):
         if self.image:
             raise ValueError("image: one row has one image, so a table with aggregate has none: leave one of the two out")
         single = {*((self.id,) if isinstance(self.id, str) else self.id), *((self.label.column,) if self.label else ())}
-        for name in (*self.aggregate.columns, *self.aggregate.made, self.aggregate.rows):
+        if self.aggregate.as_of and kind_of(self.columns.get(self.aggregate.order or "")) == "numeric":
+            raise ValueError("aggregate.as_of is a day, and data.columns says that the column aggregate.order is numeric")
+        for name in (*self.aggregate.columns, *self.aggregate.made, self.aggregate.rows, self.aggregate.order):
             if name in single:
                 raise ValueError(f"aggregate names column {name!r}, which is that of data.id or data.label: name another one")
         for name in self.aggregate.columns:
