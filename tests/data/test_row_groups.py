@@ -72,7 +72,7 @@ def test_the_order_of_the_rows_of_a_record_changes_no_bit(name: str) -> None:
     other = np.lexsort((rng.random(500), records))
     groups = groups_of(records.tolist())
     if name in ("first", "last"):
-        found = [groups.at_end(values[rows], when[rows], name) for rows in (np.arange(500), other)]
+        found = [groups.value_at_end(values[rows], when[rows], name) for rows in (np.arange(500), other)]
     else:
         found = [getattr(groups, name)(values[rows]) for rows in (np.arange(500), other)]
     assert found[0].tobytes() == found[1].tobytes()
@@ -81,8 +81,8 @@ def test_the_order_of_the_rows_of_a_record_changes_no_bit(name: str) -> None:
 def test_the_first_and_the_last_value_are_those_of_rows_that_have_one() -> None:
     groups = groups_of([0, 0, 0, 1, 1, 2])
     values, when = np.array([np.nan, 7, 5, 3, 4, np.nan]), np.array([1.0, 2, 3, 5, 5, 0])
-    np.testing.assert_array_equal(groups.at_end(values, when, "first"), [7, 3, np.nan])
-    np.testing.assert_array_equal(groups.at_end(values, when, "last"), [5, 4, np.nan])
+    np.testing.assert_array_equal(groups.value_at_end(values, when, "first"), [7, 3, np.nan])
+    np.testing.assert_array_equal(groups.value_at_end(values, when, "last"), [5, 4, np.nan])
 
 
 def test_the_commonest_code_and_the_last_ones() -> None:

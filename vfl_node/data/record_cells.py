@@ -69,14 +69,14 @@ class RecordCells:
         assert isinstance(column, CategoricalColumn)
         codes, levels = self._sorted(column), pa.array(column.levels, pa.large_string())
         if how == "last":
-            return _texts(self._groups.at_end(codes, self._when, "last"), levels)
+            return _texts(self._groups.value_at_end(codes, self._when, "last"), levels)
         if how == "max":
             return self._largest_label(name, codes, levels)
         least, largest = self._groups.least(codes), self._groups.largest(codes)
         other = np.flatnonzero(least < largest)
         if len(other):
-            of = self._groups.rows[self._groups.of_row == other[0]]
-            line = self._text.line(int(of.min()))
+            rows = self._groups.rows[self._groups.of_row == other[0]]
+            line = self._text.line(int(rows.min()))
             raise DataError(
                 f"{self._text.source}: the rows of {len(other):,} records have different values in the {use} column {name!r}; "
                 f"the first of such rows is in {self._text.unit} {line}",
@@ -142,11 +142,11 @@ class RecordCells:
     def _take(self, each: str, taken: Taken, column: Column, values: Floats) -> pa.Array:
         groups = self._groups
         if each == "first" or each == "last":
-            return _like(column, groups.at_end(values, self._when, cast(Literal["first", "last"], each)))
+            return _cells_like(column, groups.value_at_end(values, self._when, cast(Literal["first", "last"], each)))
         if each == "min" or each == "max":
-            return _like(column, groups.least(values) if each == "min" else groups.largest(values))
+            return _cells_like(column, groups.least(values) if each == "min" else groups.largest(values))
         if each == "most":
-            return _like(column, groups.most(values))
+            return _cells_like(column, groups.most(values))
         if each == "list":
             assert isinstance(column, CategoricalColumn)
             assert taken.list
@@ -174,7 +174,7 @@ class RecordCells:
         """How many rows have each of the values that are named, and of those that the most records have."""
         if not (taken.top or taken.values):
             return {}
-        of, code, rows = self._groups.kinds(codes)
+        record, code, rows = self._groups.kinds(codes)
         place = {level: place for place, level in enumerate(column.levels)}
         wanted = dict.fromkeys(taken.values)
         if taken.top:
@@ -185,12 +185,12 @@ class RecordCells:
         for value in wanted:
             has = code == place.get(value, -1)
             made[COUNT_OF.format(name, value)] = pa.array(
-                np.bincount(of[has], weights=rows[has], minlength=len(self._groups)).astype(np.float64)
+                np.bincount(record[has], weights=rows[has], minlength=len(self._groups)).astype(np.float64)
             )
         return made
 
 
-def _like(column: Column, values: Floats) -> pa.Array:
+def _cells_like(column: Column, values: Floats) -> pa.Array:
     """Numbers, seconds or codes of the records as cells of the same kind as those of the rows."""
     if isinstance(column, CategoricalColumn):
         return _texts(values, pa.array(column.levels, pa.large_string()))

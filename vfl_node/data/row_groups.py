@@ -94,7 +94,7 @@ class RowGroups:
         one, other = by_size[low], by_size[high]
         return one + (other - one) / 2
 
-    def at_end(self, values: Floats, when: Floats, end: Literal["first", "last"]) -> Floats:
+    def value_at_end(self, values: Floats, when: Floats, end: Literal["first", "last"]) -> Floats:
         """The value of the first or the last row that has one; of several such rows the smallest or the largest value.
 
         ``when``: the place of each row in their order, finite.
@@ -120,11 +120,11 @@ class RowGroups:
 
     def most(self, codes: Floats) -> Floats:
         """The code of the most rows; of several such codes the smallest."""
-        of, code, rows = self.kinds(codes)
-        order = np.lexsort((code, -rows, of))
-        first = order[np.flatnonzero(np.diff(of[order], prepend=-1))]
+        record, code, rows = self.kinds(codes)
+        order = np.lexsort((code, -rows, record))
+        first = order[np.flatnonzero(np.diff(record[order], prepend=-1))]
         found = np.full(len(self), np.nan)
-        found[of[first]] = code[first]
+        found[record[first]] = code[first]
         return found
 
     def last_ones(self, codes: Floats, when: Floats, most: int) -> tuple[Places, Places]:

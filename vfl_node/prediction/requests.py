@@ -125,7 +125,7 @@ def _rows_of(source: Data, kinds: Mapping[str, Declared]) -> Data:
     """How the rows of ``source`` are read, if several become one record: so that there are the columns that a model reads."""
     if source.aggregate is None:
         return source
-    aggregate = source.aggregate.as_fitted(kinds)
+    aggregate = source.aggregate.fit_to(kinds)
     declared = {**aggregate.kinds_of_rows(kinds), **source.columns}
     columns = {name: declared[name] for name in (*aggregate.columns, aggregate.order) if name in declared}
     return source.model_copy(update={**NO_FEATURES, "aggregate": aggregate, "columns": columns})

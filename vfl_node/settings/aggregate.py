@@ -79,7 +79,7 @@ class Taken(Frozen):
 _PLURAL = {"numeric": "numbers", "date": "dates", "categorical": "categories"}
 
 
-def _by_name(taken: object) -> object:
+def _to_keys(taken: object) -> object:
     """``sum`` and ``[sum, mean]`` as keys."""
     names = [taken] if isinstance(taken, str) else taken
     return dict.fromkeys(names, True) if isinstance(names, list | tuple) and all(isinstance(n, str) for n in names) else taken
@@ -94,7 +94,7 @@ def _no_number(day: object) -> object:
 class Aggregate(Frozen):
     """Rows with the same ``data.id`` become one record."""
 
-    columns: dict[str, Annotated[Taken, BeforeValidator(_by_name)]] = Field(
+    columns: dict[str, Annotated[Taken, BeforeValidator(_to_keys)]] = Field(
         default={},
         description="column → what is taken of it: {amount: [sum, mean], shop: {top: 20, distinct: true}}; others are not read",
     )
@@ -112,20 +112,23 @@ class Aggregate(Frozen):
     @model_validator(mode="after")
     def _complete(self) -> Aggregate:
         ordered = [
-            f"{name}: {each}" for name, of in self.columns.items() for each in ("first", "last", "list") if each in of.named
+            f"{name}: {each}"
+            for name, taken in self.columns.items()
+            for each in ("first", "last", "list")
+            if each in taken.named
         ]
         ordered += ["label: last"] if self.label == "last" else []
         ordered += ["as_of"] if self.as_of else []
         if ordered and self.order is None:
             raise ValueError(f"{ordered[0]} needs order, the column that says which rows are later")
-        since = [name for name, of in self.columns.items() if of.kind == "date"]
+        since = [name for name, taken in self.columns.items() if taken.kind == "date"]
         if since and self.as_of is None:
             raise ValueError(f"columns.{since[0]}: days are counted up to as_of, which is missing")
         of_order = self.columns.get(self.order or "")
         if self.as_of and of_order and of_order.kind not in (None, "date"):
             raise ValueError(f"as_of is a day, and columns.{self.order} takes no dates of the column order")
         names = [*self.made, *([self.rows] if self.rows else [])]
-        if twice := next((name for name in names if names.count(name) > 1), None):
+        if twice := next((each for each in names if names.count(each) > 1), None):
             raise ValueError(f"two columns of the records would be called {twice!r}: leave one out")
         return self
 
@@ -134,27 +137,27 @@ class Aggregate(Frozen):
         """Column of the records → the column that it is made of, and what is taken; without those of ``values`` and ``top``."""
         return {
             f"{name}_{each}": (name, each)
-            for name, of in self.columns.items()
-            for each in of.named
+            for name, taken in self.columns.items()
+            for each in taken.named
             if each not in ("values", "top")
         }
 
     def makes(self, name: str) -> bool:
         """Whether a column of the records may be called so."""
-        counts = (COUNT_OF.format(column, "") for column, of in self.columns.items() if of.values or of.top)
+        counts = (COUNT_OF.format(column, "") for column, taken in self.columns.items() if taken.values or taken.top)
         return name in self.made or name == self.rows or name.startswith(tuple(counts))
 
     def read_as(self, name: str, declared: Mapping[str, Declared]) -> Declared | None:
         """How a column of the rows is read; None: as its values suggest. Raises ValueError: not so that all can be taken."""
-        of, said = self.columns.get(name), declared.get(name)
+        taken, said = self.columns.get(name), declared.get(name)
         kind = kind_of(said)
-        if of is None or kind is None:
-            return said or (of.kind if of else None)
-        wrong = next((each for each in of.named if _KINDS.get(each, kind) != kind), None)
+        if taken is None or kind is None:
+            return said or (taken.kind if taken else None)
+        wrong = next((each for each in taken.named if _KINDS.get(each, kind) != kind), None)
         if wrong is None and kind == "categorical":
-            wrong = next((each for each in ("min", "max") if each in of.named), None)
+            wrong = next((each for each in ("min", "max") if each in taken.named), None)
         if kind in ("list", "ignore") or wrong:
-            raise ValueError(f"columns.{name}: {wrong or of.named[0]} is not for a column that data.columns declares {kind}")
+            raise ValueError(f"columns.{name}: {wrong or taken.named[0]} is not for a column that data.columns declares {kind}")
         return said
 
     def declare(self, declared: Mapping[str, Declared], *, but: tuple[str | None, ...]) -> dict[str, Declared]:
@@ -178,17 +181,19 @@ class Aggregate(Frozen):
         said = {name: column for name, column in declared.items() if self.makes(name)}
         return {name: column for name, column in follows.items() if name not in but} | said
 
-    def as_fitted(self, kinds: Mapping[str, Declared]) -> Aggregate:
+    def fit_to(self, kinds: Mapping[str, Declared]) -> Aggregate:
         """The same for other rows, of which the columns of records are made that a model reads: it knows the values of ``top``.
 
         Args:
             kinds: column that the model reads → what is declared of it.
         """
         columns = dict[str, Taken]()
-        for name, of in self.columns.items():
+        for name, taken in self.columns.items():
             head = COUNT_OF.format(name, "")
             values = [each.removeprefix(head) for each in kinds if each.startswith(head) and each not in self.made]
-            columns[name] = of.model_copy(update={"top": None, "values": tuple(values)}) if of.top or of.values else of
+            columns[name] = (
+                taken.model_copy(update={"top": None, "values": tuple(values)}) if taken.top or taken.values else taken
+            )
         return self.model_copy(update={"columns": columns})
 
     def kinds_of_rows(self, kinds: Mapping[str, Declared]) -> dict[str, Kind]:
