@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from contextlib import closing
 from dataclasses import dataclass, replace
+from typing import Any
 
 from vfl_node.data.encoded import EncodedColumn
 from vfl_node.data.images import Image
@@ -21,7 +22,7 @@ from vfl_node.data.readers.opening import open_input
 from vfl_node.data.reading import columns_for
 from vfl_node.data.tables import check_enough
 from vfl_node.data.text_columns import TextColumns
-from vfl_node.errors import UsageError, VflError
+from vfl_node.errors import DataError, UsageError, VflError
 from vfl_node.job import IdForm, Job
 from vfl_node.job.keys import NO_KEYS, Keys
 from vfl_node.node.doubts import doubts
@@ -176,19 +177,17 @@ def _read(
     keys: Keys,
 ) -> tuple[TextColumns, bool]:
     """The table, or its first rows, and whether these are all of it."""
+    use: dict[str, Any] = {"id_form": id_form, "needs_label": needs_label, "needs_order": needs_order, "keys": keys}
     with closing(open_input(data, party=party)) as reader:
         read = reader if rows is None else HeadReader(reader, rows)
-        text = columns_for(
-            read,
-            data,
-            id_form=id_form,
-            needs_label=needs_label,
-            party=party,
-            keep_label=True,
-            needs_order=needs_order,
-            keys=keys,
-        )
-        return text, read.whole if isinstance(read, HeadReader) else True
+        try:
+            text = columns_for(read, data, party=party, keep_label=True, **use)
+        except DataError as error:
+            if rows is None or error.code != "E_EMPTY" or data.aggregate is None:
+                raise
+        else:
+            return text, read.whole if isinstance(read, HeadReader) else True
+    return _read(data, party, None, **use)  # the first rows may all be later than data.aggregate.as_of
 
 
 def _use(job: Job, settings: Settings, data: Data, seen: TableProfile, *, needs_label: bool) -> JobUse:
