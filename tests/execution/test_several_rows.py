@@ -6,6 +6,7 @@ import csv
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from vfl_node.errors import DataError
 from vfl_node.execution.inputs import count_input, read_input
 from vfl_node.job import Job
 from vfl_node.node.check import check_table
+from vfl_node.prediction import requests
 from vfl_node.prediction.requests import read_records
 from vfl_node.settings.node import Data, Settings
 from vfl_node.settings.policy import Policy
@@ -126,7 +128,7 @@ def settings(path: Path, party: str = "passive", **more: Any) -> Settings:
 
 
 def test_records_to_predict_are_rows_too_and_have_the_columns_of_the_model(
-    tables: dict[str, pd.DataFrame], tmp_path: Path
+    tables: dict[str, pd.DataFrame], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where other values are the commonest ones in them."""
     path = tmp_path / "own.csv"
@@ -144,6 +146,14 @@ def test_records_to_predict_are_rows_too_and_have_the_columns_of_the_model(
     values = {name: table.columns[name].values.tolist() for name in ("code_count_0", "code_count_1", "value_sum", "visits")}  # type: ignore[union-attr]
     of = dict(zip(records.text.cells("id"), zip(*values.values(), strict=True), strict=True))
     assert of == {"x": (1, 0, 4.5, 3), "y": (0, 1, 1, 1)}
+    for rows, answers in (("new", 2), ("known", None)):
+        monkeypatch.setattr(requests, "predict_of", lambda _, rows=rows: SimpleNamespace(rows=rows))
+        request: Any = (own, job(), SimpleNamespace(classes=()), job(), asked.read_bytes(), tmp_path, kinds if answers else {})
+        if answers:
+            assert len(requests.read_request(*request).table) == answers
+        else:  # asked for by their ids, once each
+            with pytest.raises(DataError, match="duplicate ids"):
+                requests.read_request(*request)
     again = read_records(own, job(), kinds, own.tables["default"], all_columns=True).table
     assert encoder.transform(again).numeric.tobytes() == encoder.transform(read).numeric.tobytes()
 
