@@ -614,6 +614,7 @@ def test_keys_of_the_whole() -> None:
         "protocol": "psu",
         "group": "curve25519",
         "records": 512,
+        "merged": None,
         "ours": 512,
         "theirs": 510,
         "padded": False,

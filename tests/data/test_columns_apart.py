@@ -46,7 +46,7 @@ def test_a_copy_of_the_labels_is_no_feature_of_a_party_that_needs_none(tmp_path:
 def test_row_numbers_are_no_feature_of_either_party(tmp_path: Path, name: str, needs_label: bool) -> None:
     table = read(written(tmp_path, name), needs_label=needs_label)
     assert list(table.columns) == ["x"]
-    said = column_cautions.left_out_cautions(table)
+    said = column_cautions.table_cautions(table)
     assert [name in sentence for sentence in said] == ([True] if needs_label else [False, True])
     assert list(read(written(tmp_path, name), columns={name: "numeric"}).columns) == ["x", name]
     assert list(read(written(tmp_path, name, (2, 3, 1))).columns) == ["x"]

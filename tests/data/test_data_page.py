@@ -38,7 +38,7 @@ def test_the_pages_explain_exactly_the_codes_of_a_table_that_cannot_be_used() ->
         "images",
         "columns_apart",
     )
-    names += ("row_columns", "lists", "feature_columns")
+    names += ("row_columns", "lists", "feature_columns", "aggregate", "record_cells", "id_columns")
     sources = [*(folder / "readers").glob("*.py"), *(folder / f"{name}.py" for name in names)]
     raised = {code for source in sources for code in re.findall(r'code="(E_\w+)"', source.read_text(encoding="utf-8"))}
     of_keys = [folder / "keys.py", Path(vfl_node.crypto.filters.values.__file__)]

@@ -171,7 +171,11 @@ def test_the_largest_trial_and_all_steps_count_towards_limits() -> None:
         ("{over: {learning_rate: [0.1, 0.1]}}", "", "a value twice"),
         ("{over: {seed: [1, 2]}}", "", "seed is the same in all trials"),
         ("{over: {depth: [1, 2]}}", "", "depth is no key of train"),
-        ("{over: {learning_rate: [0.1, -1]}}", "", "trial 2 .* is no training: train.learning_rate: Input should be greater than 0"),
+        (
+            "{over: {learning_rate: [0.1, -1]}}",
+            "",
+            "trial 2 .* is no training: train.learning_rate: Input should be greater than 0",
+        ),
         ("{over: {epochs: [1, 2], batch_size: [32, 64]}, by: random, trials: 5}", "", "trials, of 2 to 4"),
         ("{over: {epochs: [1, 2, 3, 4, 5, 6, 7, 8, 9], batch_size: [1, 2, 3, 4, 5, 6, 7, 8]}}", "", "72 combinations"),
         (f"{{over: {{{', '.join(f'{key}: {list(range(1, 12))}' for key in MANY)}}}, by: random, trials: 9}}", "", "14641 comb"),

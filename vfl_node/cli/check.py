@@ -141,6 +141,8 @@ def _show(checked: TableCheck) -> None:
         return
     head = "" if table.whole else "the first "
     out.print(f"{data.place}: {checked.format}, {head}{table.rows:,} rows, {len(table.columns)} columns")
+    if checked.merged:
+        out.print(f"{head}{checked.merged}")
     listed = Table(
         Column("column", overflow="fold"),
         "taken for",
@@ -269,6 +271,7 @@ def _to_json(checked: TableCheck) -> dict[str, Any]:
     document: dict[str, Any] = {
         "path": str(data.path) if data and data.path else None,
         "format": checked.format,
+        "merged": checked.merged and vars(checked.merged),
         "table": None,
         "job": use and {**vars(use), "columns": [vars(column) for column in use.columns]},
         "errors": [describe_error(error) for error in checked.errors],

@@ -35,6 +35,8 @@ _ZERO, _NINE = b"09"
 PLAIN = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 """What Arrow and Python read as the same number."""
 
+_EACH_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+
 _WHOLE = 2.0**53  # beyond, a float is not sure of its last digit
 
 
@@ -150,6 +152,24 @@ def _name_infinite(text: pa.Array, moments: pa.Array) -> pa.Array:
         text = pc.if_else(pc.equal(moments, last), "infinity", text)
         text = pc.if_else(pc.less_equal(moments, -last), "-infinity", text)
     return text
+
+
+def is_date(kind: pa.DataType) -> bool:
+    """Whether a column of this type holds dates or moments."""
+    return pa.types.is_timestamp(kind) or pa.types.is_date(kind)
+
+
+def seconds_in(cells: pa.Array) -> pa.Array:
+    """Whole seconds since 1970-01-01 UTC of cells that :func:`is_date`, float64; NaN: missing, infinity: an infinite date."""
+    of_days = pa.types.is_date32(cells.type)
+    moments = cells.cast(pa.int32() if of_days else pa.int64())
+    values = pc.fill_null(moments, 0).to_numpy(zero_copy_only=False)
+    unit = getattr(cells.type, "unit", "ms")
+    seconds = values * 86_400.0 if of_days else (values // _EACH_SECOND[unit]).astype(np.float64)
+    last = np.iinfo(values.dtype).max  # as databases write infinity
+    seconds[values == last], seconds[values <= -last] = np.inf, -np.inf
+    seconds[moments.is_null().to_numpy(zero_copy_only=False)] = np.nan
+    return pa.array(seconds)
 
 
 def is_text(kind: pa.DataType) -> bool:

@@ -117,13 +117,7 @@ def columns_set_apart(
         | {name: setting for name, setting in ((data.order, "data.order"), (data.group, "data.group")) if name}
         | behind
     )
-    for name, setting in setting_of.items():
-        if name not in text.names:
-            raise DataError(
-                f"{text.header}: there is no column {name!r} ({setting})",
-                code="E_COLUMN",
-                hint=_names_hint(text, name, setting_of),
-            )
+    check_named(text, setting_of)
     for name, kind in kinds_of(data.columns).items():
         if name in set_apart and kind != "ignore":
             raise DataError(
@@ -133,6 +127,17 @@ def columns_set_apart(
             )
     named = {*set_apart, *setting_of}
     return set_apart | {name: "row number" for name in text.names if name not in named and _numbers_rows(text, name)}
+
+
+def check_named(text: TextColumns | Beginning, setting_of: Mapping[str, str]) -> None:
+    """Refuse an input without a column; ``setting_of``: column → the setting that names it. Raises DataError (``E_COLUMN``)."""
+    for name, setting in setting_of.items():
+        if name not in text.names:
+            raise DataError(
+                f"{text.header}: there is no column {name!r} ({setting})",
+                code="E_COLUMN",
+                hint=_names_hint(text, name, setting_of),
+            )
 
 
 def select_left_out(set_apart: Mapping[str, Apart], *, needs_label: bool) -> dict[str, Apart]:

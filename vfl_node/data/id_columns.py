@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from vfl_node.data.cells import ASCII_SPACE
 from vfl_node.data.identifiers import Identifiers, canonical, composite
+from vfl_node.data.text_columns import TextColumns
 from vfl_node.errors import DataError
 from vfl_node.job import IdForm
 
@@ -53,6 +54,22 @@ def identifiers_of(columns: Sequence[pa.Array], forms: Sequence[IdForm]) -> Iden
     for part in parts:
         pieces += [pc.binary_length(part).cast(pa.string()), ":", part]
     return _to_identifiers(pc.binary_join_element_wise(*pieces, ""))
+
+
+def join_ids(text: TextColumns, names: tuple[str, ...], forms: tuple[IdForm, ...]) -> Identifiers:
+    """The identifier of each row, of columns ``names`` in a form each; some may repeat. Raises DataError (``E_ID``)."""
+
+    def batches() -> Iterator[Identifiers]:
+        before = 0
+        for cells in zip(*map(text.chunks, names), strict=True):
+            try:
+                yield identifiers_of(cells, forms)
+            except UnusableId as unusable:
+                where, error = text.locate(names[unusable.part], before + unusable.row), unusable.error
+                raise DataError(f"{where}: {error.message}", code=error.code, hint=error.hint) from None
+            before += len(cells[0])
+
+    return Identifiers.concatenate(batches())
 
 
 def _canonical_cells(cells: pa.Array, form: IdForm) -> pa.Array | None:

@@ -163,6 +163,7 @@ def profile(
         DataError: the columns are not those that the settings name, so that nothing else can be said, not even the names of the
             columns, because the first line may be a record (``E_COLUMN``, ``E_CONFIG``).
     """
+    data = data.of_records
     id_columns = id_columns_of(data, id_form, party)
     set_apart = columns_set_apart(text, data, id_columns, needs_label=needs_label, keys=keys)
     forms: tuple[IdForm, ...] = id_form if isinstance(id_form, tuple) else (id_form,)
@@ -211,7 +212,11 @@ def profile(
             else:
                 columns.append(feature_profile(name, features[name], text.decimal, declared=kind is not None))
     apart = select_left_out(set_apart, needs_label=needs_label)
-    table = None if errors else replace(table_with(labels, ids, features, image=image), keys=read, left_out=apart)
+    table = (
+        None
+        if errors
+        else replace(table_with(labels, ids, features, image=image), keys=read, left_out=apart, merged=text.merged)
+    )
     return TableProfile(len(text), whole, tuple(columns), _ids(text, id_columns), label, tuple(errors), table, image)
 
 

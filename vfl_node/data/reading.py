@@ -6,12 +6,13 @@ label or any other cell, because errors are logged.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from contextlib import closing
 from dataclasses import replace
 
 import pyarrow as pa
 
+from vfl_node.data.aggregate import merge_rows
 from vfl_node.data.columns_apart import (
     check_ordered,
     columns_set_apart,
@@ -21,7 +22,7 @@ from vfl_node.data.columns_apart import (
     select_left_out,
 )
 from vfl_node.data.feature_columns import column_of, read_as
-from vfl_node.data.id_columns import UnusableId, identifiers_of
+from vfl_node.data.id_columns import join_ids
 from vfl_node.data.identifiers import Identifiers, parts
 from vfl_node.data.images import Image, image_of
 from vfl_node.data.keys import read_keys
@@ -43,7 +44,10 @@ from vfl_node.settings.node import Data
 
 _PAIRS_SHOWN = 3
 
-_ONE_ROW = "keep one row a record; ids are compared in their canonical form (align.id_form), not as they are spelled"
+_ONE_ROW = (
+    "keep one row a record, or data.aggregate: say what is taken of several rows; ids are compared in their canonical form "
+    "(align.id_form), not as they are spelled"
+)
 _NO_IDS = "{:,} of them are words for a missing value, such as NULL or nan: leave out rows without an id"
 _LOST_DIGITS = (
     "{:,} of them have an exponent, as in 1.2E+17, or zeros after 15 digits: a spreadsheet or a program has rounded long "
@@ -145,8 +149,12 @@ def columns_for(
         needs_order: as for :func:`read_table`, like ``keys`` and ``features``.
 
     Raises:
-        DataError: ``E_COLUMN`` and ``E_CONFIG`` before all rows are read, and what the reader raises.
+        DataError: ``E_COLUMN`` and ``E_CONFIG`` before all rows are read, and what the reader raises; with ``data.aggregate``
+            also as :func:`~vfl_node.data.aggregate.merge_rows`.
     """
+    if data.aggregate:
+        reader = merge_rows(reader, data, id_form=id_form, party=party, label=needs_label, keys=keys, features=features)
+        data = data.of_records
     id_columns, label = id_columns_of(data, id_form, party), data.labels.column
     as_text = {*id_columns, label} if needs_label or keep_label else {*id_columns}
     declared: dict[str, Kind] = kinds_of(data.columns)
@@ -195,13 +203,14 @@ def table_of(
     features: bool = True,
 ) -> Table:
     """The table of an input that has been read. Args, cost and Raises as :func:`read_table`."""
+    data = data.of_records
     id_columns = id_columns_of(data, id_form, party)
     forms: tuple[IdForm, ...] = make_tuple(id_form)
     set_apart = columns_set_apart(text, data, id_columns, needs_label=needs_label, keys=keys)
     ids = ids_of(text, id_columns, forms)
     check_enough(len(ids), at_least, party)
     as_text: tuple[IdForm, ...] = tuple("text" for _ in forms)
-    plain = None if forms == as_text else _join_ids(text, id_columns, as_text)
+    plain = None if forms == as_text else join_ids(text, id_columns, as_text)
     labels: ReadLabels | None = None
     if needs_label:
         labels = read_targets(text, data.labels) if task == "regression" else read_labels(text, data.labels, classes)
@@ -224,6 +233,7 @@ def table_of(
         keys=read,
         label=data.labels.column if labels else "",
         left_out=apart,
+        merged=text.merged,
     )
 
 
@@ -249,7 +259,7 @@ def image_in(text: TextColumns | Beginning, data: Data, set_apart: Collection[st
 
 def ids_of(text: TextColumns, names: tuple[str, ...], forms: tuple[IdForm, ...]) -> Identifiers:
     """The identifiers, distinct, of columns ``names`` in a form each. Raises DataError (``E_ID``, ``E_DUP_IDS``)."""
-    ids = _join_ids(text, names, forms)
+    ids = join_ids(text, names, forms)
     repeats = ids.repeats()
     if len(repeats):
         shown = repeats[:_PAIRS_SHOWN]
@@ -265,17 +275,3 @@ def ids_of(text: TextColumns, names: tuple[str, ...], forms: tuple[IdForm, ...])
             hint=_LOST_DIGITS.format(rounded) if rounded else _NO_IDS.format(missing) if missing else _ONE_ROW,
         )
     return ids
-
-
-def _join_ids(text: TextColumns, names: tuple[str, ...], forms: tuple[IdForm, ...]) -> Identifiers:
-    def batches() -> Iterator[Identifiers]:
-        before = 0
-        for cells in zip(*map(text.chunks, names), strict=True):
-            try:
-                yield identifiers_of(cells, forms)
-            except UnusableId as unusable:
-                where, error = text.locate(names[unusable.part], before + unusable.row), unusable.error
-                raise DataError(f"{where}: {error.message}", code=error.code, hint=error.hint) from None
-            before += len(cells[0])
-
-    return Identifiers.concatenate(batches())

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.images import Image
+from vfl_node.data.merged import MergedRows
 from vfl_node.data.shapes import Seems
 from vfl_node.errors import UNUSABLE_DATA, DataError, PolicyError
 from vfl_node.job.names import Scaling
@@ -131,6 +132,7 @@ class Table:
         groups: int64[n], records of equal codes belong together (``data.group``); −1: the record has no group. None without.
         label: name of the column of labels; empty without.
         left_out: column that is none of ``columns`` → what it was taken for, though the settings do not say so.
+        merged: how many rows of the input became the records; None: each row is one.
     """
 
     ids: Identifiers
@@ -145,6 +147,7 @@ class Table:
     keys: Mapping[str, KeyColumn] = field(default_factory=dict)
     label: str = ""
     left_out: Mapping[str, str] = field(default_factory=dict)
+    merged: MergedRows | None = None
 
     def __post_init__(self) -> None:
         """Refuse columns of different lengths."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import chain
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -33,6 +34,7 @@ class Beginning(Reader):
     Attributes:
         first_row: column → its text in the first row, of the columns that are needed.
         header: the place of the names, for errors.
+        types: column → the type of its cells, of the columns that are needed.
 
     Raises:
         DataError, StateError: as :meth:`vfl_node.data.readers.contract.Reader.batches`.
@@ -42,13 +44,15 @@ class Beginning(Reader):
         self.source, self.names = reader.source, reader.names
         self.repeatable, self.format = reader.repeatable, reader.format
         self.decimal, self.decimal_known = reader.decimal, reader.decimal_known
+        self.unit, self.merged = reader.unit, reader.merged
         self._reader = reader
         self._rest = reader.batches(columns)
         first = next(self._rest, None)
         if first is None:
             raise DataError(f"{self.source}: has no rows", code="E_EMPTY")
         self._first: RowBatch | None = first
-        self.first_row, self.header = _first_row(first), _header(self.source, first)
+        self.types = dict(zip(first.columns.schema.names, first.columns.schema.types, strict=True))
+        self.first_row, self.header = _first_row(first), _header(reader, first)
 
     @override
     def batches(self, columns: Collection[str] | None = None) -> Iterator[RowBatch]:
@@ -80,6 +84,7 @@ class TextColumns:
         decimal: how cells of text write decimals.
         decimal_known: whether that is sure, and no guess.
         format: what was read, in a few words.
+        merged: how many rows became the records; None: each row is one.
         first_row: column → its text in the first row.
         header: the place of the names, for errors.
 
@@ -93,6 +98,7 @@ class TextColumns:
         values = values or {}
         self.source, self.names = reader.source, reader.names
         self.decimal, self.decimal_known, self.format = reader.decimal, reader.decimal_known, reader.format
+        self.merged, self._unit = reader.merged, reader.unit
         kept = [name for name in reader.names if name not in values and (text is None or name in text)]
         self._kept: dict[str, list[pa.Array]] = {name: [] for name in kept}
         self._starts: list[int] = []  # first row of each batch
@@ -101,7 +107,7 @@ class TextColumns:
         read = {name: FeatureCells(kind, decimal=reader.decimal, repeatable=reader.repeatable) for name, kind in values.items()}
         for batch in reader.batches({*kept, *values}):
             if not self._rows:
-                self.first_row, self.header = _first_row(batch), _header(reader.source, batch)
+                self.first_row, self.header = _first_row(batch), _header(reader, batch)
             self._starts.append(self._rows)
             self._rows += batch.columns.num_rows
             if batch.lines is None:
@@ -176,9 +182,9 @@ class TextColumns:
         return _feature(self._kept[name], kind, self.decimal)
 
     @property
-    def unit(self) -> str:
+    def unit(self) -> Literal["line", "row"]:
         """What :meth:`line` counts: lines of a file, or rows."""
-        return "row" if self._lines is None else "line"
+        return "row" if self._lines is None else self._unit
 
     def line(self, row: int) -> int:
         """The line of the file, from 1, where row ``row`` begins; the number of the row in an input without lines."""
@@ -189,7 +195,7 @@ class TextColumns:
 
     def locate(self, name: str, row: int) -> str:
         """``party: path:line:column`` of one cell."""
-        return f"{self.source}:{'' if self._lines is not None else 'row '}{self.line(row)}:{name}"
+        return f"{self.source}:{'row ' if self.unit == 'row' else ''}{self.line(row)}:{name}"
 
 
 def _feature(chunks: Sequence[pa.Array], kind: FeatureKind | None, decimal: str) -> ParsedNumbers | CategoricalColumn:
@@ -209,5 +215,5 @@ def _first_row(batch: RowBatch) -> dict[str, str]:
     return {name: text_of(column)[0].as_py() or "" for name, column in zip(row.schema.names, row.columns, strict=True)}
 
 
-def _header(source: str, batch: RowBatch) -> str:
-    return source if batch.lines is None else f"{source}:1"
+def _header(reader: Reader, batch: RowBatch) -> str:
+    return reader.source if batch.lines is None or reader.unit == "row" else f"{reader.source}:1"

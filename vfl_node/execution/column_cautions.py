@@ -41,13 +41,14 @@ def total_cautions(table: Table) -> tuple[str, ...]:
     return ("The id of the last record is a word for a total. If its cells are the totals of all other records, remove it.",)
 
 
-def left_out_cautions(table: Table) -> tuple[str, ...]:
-    """Which columns were left out without a word of the settings.
+def table_cautions(table: Table) -> tuple[str, ...]:
+    """Which columns were left out without a word of the settings, and whether records tell what came after others.
 
     Args:
         table: this party's.
     """
-    return tuple(
+    late = table.merged.caution if table.merged else ""
+    return (late,) * bool(late) + tuple(
         f"Column {name!r} is left out: {_LEFT_OUT[use]}. If it is a feature, declare its kind (data.columns); else remove it "
         f"or say data.columns: {{{quote_key(name)}: ignore}}."
         for name, use in table.left_out.items()

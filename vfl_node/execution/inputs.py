@@ -9,6 +9,7 @@ from typing import Any
 
 from vfl_node.alignment.lists import promises
 from vfl_node.crypto.filters.values import check_values
+from vfl_node.data.aggregate import merge_rows
 from vfl_node.data.levels import check_categories
 from vfl_node.data.lists import check_lists
 from vfl_node.data.named import data_of, needs_order
@@ -91,7 +92,9 @@ def count_input(settings: Settings, job: Job) -> TableShape:
         DataError: as :func:`vfl_node.data.reading.read_table` and :func:`data_of`.
     """
     data = data_of(settings, job)
-    with closing(open_input(data, party=settings.name)) as reader:
+    with closing(open_input(data, party=settings.name)) as opened:
+        reader = merge_rows(opened, data, id_form=job.align.id_form, party=settings.name, label=False, features=False)
+        data = data.of_records
         rows = sum(batch.columns.num_rows for batch in reader.batches(reader.names[:1]))
         pixels, shape = (math.prod(data.image.dimensions), data.image.dimensions) if data.image else (0, None)
         declared = [kind for name in reader.names if (kind := list_of(data.columns.get(name)))]

@@ -85,6 +85,7 @@ def keep(
         align_seconds=aligned.seconds if aligned else None,
         align_warnings=_alignment_cautions(run, aligned) if aligned else (),
         records=len(run.inputs.whole) if run.inputs else None,
+        merged=run.inputs.whole.merged if run.inputs else None,
         classes=run.inputs.table.classes if run.inputs else (),
         protection=session.policy.protection,
         traffic=traffic,

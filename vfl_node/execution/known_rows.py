@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from vfl_node.configuration.registry import load
+from vfl_node.data.aggregate import merge_rows
 from vfl_node.data.named import data_of
 from vfl_node.data.tables import Table
 from vfl_node.data.text_columns import TextColumns
@@ -102,8 +103,9 @@ def write_predictions(job: Job, parties: Mapping[str, TrialParty], out: Path) ->
 
     data = data_of(active.settings, job)
     ids = (data.id,) if isinstance(data.id, str) else data.id
-    with closing(open_table(data, active.settings.name, active.in_memory)) as reader:
-        text = TextColumns(reader, text=ids)
+    with closing(open_table(data, active.settings.name, active.in_memory)) as opened:
+        one_each = merge_rows(opened, data, id_form=job.align.id_form, party=active.settings.name, label=False, features=False)
+        text = TextColumns(one_each, text=ids)
     spelled = list(zip(*map(text.cells, ids), strict=True))
     place = {id_: row for row, id_ in enumerate(active.whole.ids)}
     assert table.labels is not None

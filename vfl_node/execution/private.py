@@ -199,9 +199,11 @@ def _uses(own: Mapping[str, Any], column: Any) -> bool:
     """Whether the ``data`` section that an owner wrote says itself what ``column`` is."""
     keys = own.get("keys")
     behind = keys.values() if isinstance(keys, Mapping) else ()
+    aggregate = own.get("aggregate")
+    taken = aggregate.get("columns") if isinstance(aggregate, Mapping) else None
     return any(
         named == column or (isinstance(named, list | tuple | Mapping) and column in named)
-        for named in (own.get("columns"), own.get("id"), *behind)
+        for named in (own.get("columns"), own.get("id"), taken, *behind)
     )
 
 

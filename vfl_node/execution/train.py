@@ -185,7 +185,7 @@ def _estimate_joint(run: Run) -> JointAttack | None:
 def _cautions(run: Run, alignment: Alignment) -> tuple[str, ...]:
     """Log warnings that are known before training, such as too few rows, and return them for this party's report."""
     session, table = run.session, run.data.table
-    texts = column_cautions.left_out_cautions(table) + column_cautions.total_cautions(table)
+    texts = column_cautions.table_cautions(table) + column_cautions.total_cautions(table)
     texts += column_cautions.column_cautions(table)
     if table.labels is not None:
         rows = cautions.row_cautions(int(np.count_nonzero(alignment.owned)), session.job.evaluate)

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from contextlib import closing
 from dataclasses import dataclass, replace
+from typing import Any
 
 from vfl_node.data.encoded import EncodedColumn
 from vfl_node.data.images import Image
 from vfl_node.data.keys import keys_text
 from vfl_node.data.levels import check_categories
 from vfl_node.data.lists import check_lists
+from vfl_node.data.merged import MergedRows
 from vfl_node.data.named import data_of, needs_order
 from vfl_node.data.profile import TableProfile, profile
 from vfl_node.data.readers.head import HeadReader
@@ -20,7 +22,7 @@ from vfl_node.data.readers.opening import open_input
 from vfl_node.data.reading import columns_for
 from vfl_node.data.tables import check_enough
 from vfl_node.data.text_columns import TextColumns
-from vfl_node.errors import UsageError, VflError
+from vfl_node.errors import DataError, UsageError, VflError
 from vfl_node.job import IdForm, Job
 from vfl_node.job.keys import NO_KEYS, Keys
 from vfl_node.node.doubts import doubts
@@ -80,6 +82,7 @@ class TableCheck:
         profile: of the table; None if it cannot be read, or lacks a column that the settings name.
         job: what the job does with it; None without a job, or without a profile.
         errors: what the node would raise, in its order; none if a job could run.
+        merged: how many rows became the records; None: each row is one, or nothing was read.
         warnings: what would make a result doubtful, in whole sentences; of a table that can be used.
     """
 
@@ -89,6 +92,7 @@ class TableCheck:
     job: JobUse | None
     errors: tuple[VflError, ...]
     warnings: tuple[str, ...] = ()
+    merged: MergedRows | None = None
 
 
 def check_table(settings: Settings, *, data: Data | None = None, job: Job | None = None, rows: int | None = None) -> TableCheck:
@@ -119,7 +123,7 @@ def check_table(settings: Settings, *, data: Data | None = None, job: Job | None
             check_budget(settings, job)
         except VflError as error:
             errors.append(error)
-    format, seen, use, known = None, None, None, tuple[str, ...]()
+    format, merged, seen, use, known = None, None, None, None, tuple[str, ...]()
     try:
         data = data or data_of(settings, job)
         needs_label = settings.role == (job.label_holder if job else "active")
@@ -127,7 +131,7 @@ def check_table(settings: Settings, *, data: Data | None = None, job: Job | None
         ordered = needs_order(settings, job)
         keys = (job.align.keys if job else None) or NO_KEYS
         text, whole = _read(data, settings.name, rows, id_form=id_form, needs_label=needs_label, needs_order=ordered, keys=keys)
-        format = text.format
+        format, merged = text.format, text.merged
         seen = profile(
             text,
             data,
@@ -159,7 +163,7 @@ def check_table(settings: Settings, *, data: Data | None = None, job: Job | None
     except VflError as error:
         errors.append(error)
     said = doubts(seen, job, use.columns if use else (), settings) if seen else ()
-    return TableCheck(data, format, seen, use, tuple(errors), (*known, *said) if seen else ())
+    return TableCheck(data, format, seen, use, tuple(errors), (*known, *said) if seen else (), merged)
 
 
 def _read(
@@ -173,19 +177,17 @@ def _read(
     keys: Keys,
 ) -> tuple[TextColumns, bool]:
     """The table, or its first rows, and whether these are all of it."""
+    use: dict[str, Any] = {"id_form": id_form, "needs_label": needs_label, "needs_order": needs_order, "keys": keys}
     with closing(open_input(data, party=party)) as reader:
         read = reader if rows is None else HeadReader(reader, rows)
-        text = columns_for(
-            read,
-            data,
-            id_form=id_form,
-            needs_label=needs_label,
-            party=party,
-            keep_label=True,
-            needs_order=needs_order,
-            keys=keys,
-        )
-        return text, read.whole if isinstance(read, HeadReader) else True
+        try:
+            text = columns_for(read, data, party=party, keep_label=True, **use)
+        except DataError as error:
+            if rows is None or error.code != "E_EMPTY" or data.aggregate is None:
+                raise
+        else:
+            return text, read.whole if isinstance(read, HeadReader) else True
+    return _read(data, party, None, **use)  # the first rows may all be later than data.aggregate.as_of
 
 
 def _use(job: Job, settings: Settings, data: Data, seen: TableProfile, *, needs_label: bool) -> JobUse:

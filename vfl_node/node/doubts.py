@@ -25,7 +25,7 @@ def doubts(seen: TableProfile, job: Job | None, columns: Sequence[EncodedColumn]
     if table is None or (job and job.train is None):
         return ()
     bound = job.train.opens(job.evaluate, len(table)).warning if job and job.train else ""
-    said = (bound,) * bool(bound) + column_cautions.left_out_cautions(table)
+    said = (bound,) * bool(bound) + column_cautions.table_cautions(table)
     if seen.whole:
         said += column_cautions.total_cautions(table)
         said += column_cautions.column_cautions(table)

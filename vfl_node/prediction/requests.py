@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from vfl_node.data.aggregate import merge_rows
 from vfl_node.data.named import data_of
 from vfl_node.data.readers.contract import Reader
 from vfl_node.data.readers.opening import open_given, open_input
@@ -42,6 +43,9 @@ _REQUEST = Data(path=Path(_GIVEN))
 
 NO_FEATURES: Mapping[str, Any] = {"label": None, "image": None, "order": None, "group": None, "keys": {}}
 """What is not read of a table whose columns a model's encoder knows, and its image."""
+
+_OF_ROWS = ("aggregate", "columns", "missing", "thousands", "date_format")
+"""What a table's settings say of its rows holds of records to predict, too, if several rows become one record."""
 
 
 @dataclass(frozen=True)
@@ -118,14 +122,25 @@ def read_records(
     """
     ids = (source.id,) if isinstance(source.id, str) else source.id
     form, party = trained.align.id_form, settings.name
-    with closing(reader or open_input(source, party=party)) as reader:
+    with closing(reader or open_input(source, party=party)) as opened:
+        reader = merge_rows(opened, _rows_of(source, kinds), id_form=form, party=party, label=False)
         fitted = {name: declare_fitted(declared) for name, declared in kinds.items()}
         present: dict[str, Declared] = {name: fitted.get(name, "ignore") for name in reader.names if name not in ids}
         columns = {**present, **fitted} if all_columns else present
-        as_read = source.model_copy(update={**NO_FEATURES, "columns": columns})  # the encoder knows the image
+        as_read = source.of_records.model_copy(update={**NO_FEATURES, "columns": columns})  # the encoder knows the image
         text = columns_for(reader, as_read, id_form=form, needs_label=False, party=party)
     table = table_of(text, as_read, id_form=form, needs_label=False, party=party)
     return Records(table, text, ids, task=trained.task)
+
+
+def _rows_of(source: Data, kinds: Mapping[str, Declared]) -> Data:
+    """How the rows of ``source`` are read, if several become one record: so that there are the columns that a model reads."""
+    if source.aggregate is None:
+        return source
+    aggregate = source.aggregate.fit_to(kinds)
+    declared = {**aggregate.kinds_of_rows(kinds), **source.columns}
+    columns = {name: declared[name] for name in (*aggregate.columns, aggregate.order) if name in declared}
+    return source.model_copy(update={**NO_FEATURES, "aggregate": aggregate, "columns": columns})
 
 
 def kinds_read(trained: Job, stored: StoredPredictor, job: Job) -> Mapping[str, Declared]:
@@ -158,8 +173,10 @@ def read_request(
         request: CSV.
         kinds: as :func:`kinds_read`.
     """
-    source = _REQUEST.model_copy(update={"id": data_of(settings, trained).id})  # made anew it would take four times as long
-    new, reader = predict_of(job).rows == "new", open_given(request, f"{settings.name}: {_GIVEN}")
+    own, new = data_of(settings, trained), predict_of(job).rows == "new"
+    said = {key: getattr(own, key) for key in _OF_ROWS} if new and own.aggregate else {}
+    source = _REQUEST.model_copy(update={"id": own.id, **said})  # made anew it would take four times as long
+    reader = open_given(request, f"{settings.name}: {_GIVEN}")
     records = read_records(settings, trained, kinds, source, all_columns=new, reader=reader)
     return replace(records, classes=stored.classes, threshold=trained.evaluate.threshold)
 

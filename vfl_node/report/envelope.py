@@ -17,6 +17,7 @@ from pydantic import Field, StringConstraints, create_model, model_validator
 
 from vfl_node.alignment.alignment import Alignment, LinkageFacts
 from vfl_node.crypto.kernels import kernel
+from vfl_node.data.merged import MergedRows
 from vfl_node.job import Job, Name, Parties
 from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.job.training import TRAINERS
@@ -34,6 +35,7 @@ from vfl_node.report.sections import (
     Metrics,
     PhaseTraffic,
     Predictions,
+    RowsMerged,
     TrainingFigures,
     TrainingRows,
     TrialFigures,
@@ -133,6 +135,7 @@ def build(
     align_seconds: float | None,
     align_warnings: tuple[str, ...] = (),
     records: int | None,
+    merged: MergedRows | None = None,
     classes: tuple[str, ...] = (),
     protection: Protection,
     traffic: Mapping[str, Traffic],
@@ -154,6 +157,7 @@ def build(
         align_seconds: wall time of the alignment; likewise.
         align_warnings: whole sentences about it for this party's owner.
         records: of its table; likewise.
+        merged: how its rows became these records.
         classes: their names, at the party that has the labels.
         protection: what its owner does about what its tensors tell.
         traffic: phase → bytes and messages; ``align`` is among them where there is an alignment. In a job with a
@@ -190,7 +194,7 @@ def build(
         started=started,
         finished=finished,
         seeded=seeded,
-        alignment=_sizes(job, alignment, align_seconds, align_warnings, records, traffic),
+        alignment=_sizes(job, alignment, align_seconds, align_warnings, records, merged, traffic),
         training=_training(job, training, protection, classes) if training else None,
         metrics=metrics,
         local_metrics=own,
@@ -234,6 +238,7 @@ def _sizes(
     seconds: float | None,
     warnings: tuple[str, ...],
     records: int | None,
+    merged: MergedRows | None,
     traffic: Mapping[str, Traffic],
 ) -> AlignmentSizes | None:
     if alignment is None or seconds is None or records is None:
@@ -242,6 +247,7 @@ def _sizes(
         protocol=ALIGNMENTS.lasting(job.align.protocol),
         group=alignment.group,
         records=records,
+        merged=None if merged is None else RowsMerged(**{key: getattr(merged, key) for key in RowsMerged.model_fields}),
         ours=alignment.ours,
         theirs=_arrange_by_peer({name: facts.records for name, facts in alignment.peers.items()}),
         padded=_arrange_by_peer({name: facts.padded for name, facts in alignment.peers.items()}),

@@ -27,12 +27,27 @@ class JobRun(Section):
     spec: dict[str, JsonValue] = Field(description="the job as all parties agreed on it, defaults included")
 
 
+class RowsMerged(Section):
+    """How the rows of this party's table became its records (``data.aggregate`` of its settings)."""
+
+    rows: Count = Field(description="of the table")
+    records: Count = Field(description="that they became")
+    fewest: Count = Field(description="rows of one record")
+    most: Count = Field(description="likewise")
+    median: float = Field(description="likewise")
+    dropped: Count = Field(description="rows of later days than as_of, which were not read")
+    as_of: str | None = Field(description="that day; null: all rows were read")
+
+
 class AlignmentSizes(Section):
     """What the alignment found, in numbers of records."""
 
     protocol: str = Field(description="its name in a job's align.protocol")
     group: str
     records: Count = Field(description="number of records in this party's table")
+    merged: RowsMerged | None = Field(
+        default=None, description="how the rows of its table became these records; null: each row is one"
+    )
     ours: Count = Field(description="this party's records that took part; not all if align.at_most applies")
     theirs: Count | dict[Name, Count | None] = Field(
         description="the peer's records, as announced; with several other parties that have data, party → number, or null "

@@ -7,7 +7,8 @@ from typing import Annotated
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from vfl_node.configuration.models import Frozen
-from vfl_node.settings.declared import DateFormat, Declared, DeclaredImage, Notation, Thousands, Words
+from vfl_node.settings.aggregate import Aggregate
+from vfl_node.settings.declared import DateFormat, Declared, DeclaredImage, Notation, Thousands, Words, kind_of
 from vfl_node.settings.source import DataSource
 
 
@@ -61,6 +62,10 @@ class Data(DataSource):
         description="columns behind the keys of a job (align.keys) that are not called as the key is: {lat: LATITUDE}; a place "
         "has two, {home: [LATITUDE, LONGITUDE]}. They are no features, in any job",
     )
+    aggregate: Aggregate | None = Field(
+        default=None,
+        description="the table has several rows a record: what is taken of them, {columns: {amount: [sum, mean], shop: most}}",
+    )
     check: bool = Field(default=True, description="whether the node looks at the first rows of the table when it starts")
 
     @field_validator("id")
@@ -87,6 +92,30 @@ class Data(DataSource):
                     f"data.keys names column {column!r}, which is already that of {taken[column]}: name another column"
                 )
         return self
+
+    @model_validator(mode="after")
+    def _check_aggregate(self) -> Data:
+        if self.aggregate is None:
+            return self
+        if self.image:
+            raise ValueError("image: one row has one image, so a table with aggregate has none: leave one of the two out")
+        single = {*((self.id,) if isinstance(self.id, str) else self.id), *((self.label.column,) if self.label else ())}
+        if self.aggregate.as_of and kind_of(self.columns.get(self.aggregate.order or "")) == "numeric":
+            raise ValueError("aggregate.as_of is a day, and data.columns says that the column aggregate.order is numeric")
+        for name in (*self.aggregate.columns, *self.aggregate.made, self.aggregate.rows, self.aggregate.order):
+            if name in single:
+                raise ValueError(f"aggregate names column {name!r}, which is that of data.id or data.label: name another one")
+        for name in self.aggregate.columns:
+            self.aggregate.read_as(name, self.columns)
+        return self
+
+    @property
+    def of_records(self) -> Data:
+        """What holds of the table that has one row a record; this, where the rows are the records."""
+        if self.aggregate is None:
+            return self
+        columns = self.aggregate.declare(self.columns, but=(self.order, self.group, *self.key_columns))
+        return self.model_copy(update={"aggregate": None, "columns": columns, "missing": ()})
 
     @property
     def notation(self) -> Notation:

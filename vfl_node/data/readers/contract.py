@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
+from vfl_node.data.merged import MergedRows
 from vfl_node.settings.declared import DecimalSign
 
 if TYPE_CHECKING:  # settings know the names of readers, and load no Arrow
@@ -39,6 +40,8 @@ class Reader(Protocol):
         decimal: how cells of text write decimals, ``.`` or ``,``.
         decimal_known: whether that is sure, because it was said or nothing else is possible; else it is a guess.
         format: what is read, in a few words for its owner.
+        unit: what :attr:`RowBatch.lines` counts, where there are any.
+        merged: how many rows became the records; None: each row is one.
     """
 
     source: str
@@ -47,6 +50,8 @@ class Reader(Protocol):
     decimal: DecimalSign = "."
     decimal_known: bool = False
     format: str = ""
+    unit: Literal["line", "row"] = "line"
+    merged: MergedRows | None = None
 
     def batches(self, columns: Collection[str] | None = None) -> Iterator[RowBatch]:
         """All rows in their order, at least one. No batch is empty.
