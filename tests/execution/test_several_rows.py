@@ -148,7 +148,7 @@ def test_records_to_predict_are_rows_too_and_have_the_columns_of_the_model(
     assert of == {"x": (1, 0, 4.5, 3), "y": (0, 1, 1, 1)}
     for rows, answers in (("new", 2), ("known", None)):
         monkeypatch.setattr(requests, "predict_of", lambda _, rows=rows: SimpleNamespace(rows=rows))
-        request: Any = (own, job(), SimpleNamespace(classes=()), job(), asked.read_bytes(), tmp_path, kinds if answers else {})
+        request: Any = (own, job(), SimpleNamespace(classes=()), job(), asked.read_bytes(), kinds if answers else {})
         if answers:
             assert len(requests.read_request(*request).table) == answers
         else:  # asked for by their ids, once each
