@@ -11,6 +11,7 @@ from vfl_node.alignment import costs
 from vfl_node.estimate.machine import Machine
 from vfl_node.estimate.totals import PROCESS_BYTES
 from vfl_node.estimate.words import notes
+from vfl_node.job import Job
 from vfl_node.settings.node import Obfuscation
 
 
@@ -148,3 +149,21 @@ def test_cores_share_hashes_and_checks_where_no_lock_is_held() -> None:
     assert locked == pytest.approx(4 * beside, rel=1e-6)
     searching = replace(ONLY_POWERS, power_s=0, find_s=1)
     assert exact(estimate(plan(), searching)["psi"], "computing_s") == pytest.approx((1000 + 1000) / 4, rel=1e-6)
+
+
+def test_an_alignment_used_again_costs_nothing_and_a_sweep_all_its_trials() -> None:
+    found = estimate(plan("protocol: psi, reuse: earlier"))
+    assert {exact(found["psi"], part) for part in ("wall_s", "sent_bytes", "active_disk_bytes")} == {0}
+    assert exact(found["psu"], "sent_bytes") > 0
+    once = training("protocol: psi")
+    swept = Job.model_validate(
+        {
+            **once.model_dump(),
+            "evaluate": {**once.evaluate.model_dump(), "validation_fraction": 0.1},
+            "sweep": {"over": {"epochs": [1, 2]}},
+        }
+    )
+    each = [estimate(plan(job=trial))["psi"] for trial in swept.trials]
+    whole = estimate(plan(job=swept))["psi"]
+    assert exact(whole, "train_bytes") == sum(exact(trial, "train_bytes") for trial in each)
+    assert exact(whole, "train_wire_s") == pytest.approx(sum(exact(trial, "train_wire_s") for trial in each))

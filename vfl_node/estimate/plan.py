@@ -184,7 +184,9 @@ def training_cost(
     common: int | None = None,
     columns: tuple[int, ...] = (),
 ) -> TrainingCost | None:
-    """What the job's training takes over so many shared ``rows`` of an alignment; None where nothing is known of it.
+    """What the job's training takes over so many shared ``rows`` of an alignment, or all trials of a sweep together.
+
+    None where nothing is known of it.
 
     Args:
         job: the job.
@@ -198,7 +200,12 @@ def training_cost(
         return None
     told = common if terms_of(job.align, protocol).tells_common else None
     beside = replace(job.beside, among=among, common=told, columns=columns)
-    return job.train.make_plan(len(job.parties.passive), beside).cost(job.evaluate, rows, protocol)
+    plans = [each.train.make_plan(len(job.parties.passive), beside) for each in job.trials if each.train]
+    first, *others = (plan.cost(job.evaluate, rows, protocol) for plan in plans)
+    if first is None or not others:
+        return first
+    summed = ("steps", "active_bytes", "passive_bytes", "coordinator_bytes")
+    return replace(first, **{name: sum(getattr(each, name) for each in (first, *others) if each) for name in summed})
 
 
 def computing(plan: Plan, spec: AlignmentSpec, records: Records, rows: int) -> Computing | None:

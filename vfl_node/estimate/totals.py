@@ -169,6 +169,8 @@ def _range(plan: Plan, machine: Machine, terms: Align, pace: Pace | None) -> Ran
     records, shared = taking_part(terms, plan.records, plan.shared)
     sizes = announced_sizes(plan.job.parties, terms, records)
     cost = _linkage if terms.spec.by_similarity else _cost
+    if plan.job.align.reuse and terms.protocol == plan.job.align.protocol:
+        cost = _reused
     cases = [
         asdict(alignment := cost(plan, machine, terms, sizes, common, m))
         | _peak(plan, alignment.memory_bytes)
@@ -290,6 +292,13 @@ def _shared_linkage(plan: Plan, machine: Machine, terms: Align, sizes: Sequence[
         rows=m,
         extra_rows=0,
     )
+
+
+def _reused(plan: Plan, machine: Machine, terms: Align, sizes: Sequence[int], shared: int, m: int) -> AlignmentCost:
+    """As :func:`_cost`, of an alignment that an earlier job has made: nothing of it is computed or sent."""
+    found = _cost(plan, machine, terms, sizes, shared, m)
+    kept = {"rows": found.rows, "extra_rows": found.extra_rows, "memory_bytes": PROCESS_BYTES}
+    return AlignmentCost(**{**dict.fromkeys(asdict(found), 0), **kept})
 
 
 def _cost(plan: Plan, machine: Machine, terms: Align, sizes: Sequence[int], shared: int, m: int) -> AlignmentCost:
