@@ -1,0 +1,168 @@
+"""A half of split training: a bottom, or the label holder's bottom, top and calibration."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from typing_extensions import override
+
+from vfl_node.data.features import Encoder
+from vfl_node.data.tables import Table
+from vfl_node.errors import StateError
+from vfl_node.export import networks
+from vfl_node.export.columns import EncodedInputs, RawColumns, encode
+from vfl_node.export.graph import Graph, Kind, export_error
+from vfl_node.export.halves import About, Emitted, Floats, Half
+from vfl_node.export.probes import probe_features
+from vfl_node.models import architecture_of, check_version, cut_width
+from vfl_node.models.building import build_bottom, build_classifier
+from vfl_node.models.classifier import Classifier
+from vfl_node.models.inputs import ModelInput
+from vfl_node.models.schema import InputSchema
+from vfl_node.training.network.positioned_input import PositionedInput
+from vfl_node.training.split.config import Train
+from vfl_node.training.split.missing.calibration import AtTest, AtTraining, Calibration, Identity
+from vfl_node.training.split.missing.number_calibration import AsPredicted, NumberShift, ShiftedAtTest
+from vfl_node.training.split.prediction.sides import load_weights
+from vfl_node.training.split.tasks import LOCAL_RATE_MARGIN, ScaledTargets, stored_task
+from vfl_node.training.targets import TargetScale
+
+CPU = torch.device("cpu")
+
+
+class SplitHalf(Half):
+    """One party's half of a split network.
+
+    Args:
+        about: what a file says of it.
+        train: the job's section.
+        weights: parameter → tensor.
+        encoder: of its columns.
+        scoring: JSON, as :attr:`vfl_node.training.trainer.Trained.scoring`.
+        models: name → ``module:Class`` of this node's settings.
+
+    Raises:
+        StateError: the weights are damaged (``E_STATE_CORRUPT``), or of another version of the model (``E_STATE_VERSION``).
+        UsageError: this node no longer has the model (``E_EXTENSION``), or it was stored without what an export needs.
+    """
+
+    part_kind: ClassVar[Kind] = "float"
+
+    def __init__(
+        self, about: About, train: Train, weights: Mapping[str, Tensor], encoder: Encoder, scoring: str, models: Mapping[str, str]
+    ) -> None:
+        super().__init__(replace(about, width=cut_width(train)))
+        stored = json.loads(scoring)
+        self._train, self._encoder = train, encoder
+        self._architecture = architecture_of(train.model, models)
+        check_version(train.model, self._architecture.version, stored["model_version"])
+        schema = self._inputs(probe_features(encoder)).schema if encoder.columns else InputSchema()
+        self._bottom: torch.nn.Module | None = None
+        self._joint: Classifier | None = None
+        self._local: Classifier | None = None
+        if not about.predicts:
+            bottom = build_bottom(self._architecture, train, schema, train.bottom)
+            self._bottom = load_weights(bottom, "bottom", weights, CPU)
+            return
+        received = [self.about.width] * len(about.others)
+        self._joint = load_weights(build_classifier(self._architecture, train, schema, received), "", weights, CPU)
+        target = stored.get("target")
+        self._task = stored_task(train, stored["positive_rate"], TargetScale(**target) if target else None)
+        self._calibration = Calibration.from_json(stored["calibration"], self._task.calibration)
+        if train.missing.calibration != "none" and not schema.empty:
+            self._local = load_weights(build_classifier(self._architecture, train, schema, []), "local", weights, CPU)
+
+    @override
+    def part(self, table: Table) -> NDArray[np.float32]:
+        assert self._bottom is not None
+        with torch.no_grad():
+            embedding: NDArray[np.float32] = self._bottom(self._rows(table)).numpy()
+        return embedding
+
+    @override
+    def predicted(self, table: Table, parts: Sequence[NDArray[Any]]) -> Floats:
+        assert self._joint is not None
+        rows = self._rows(table)
+        with torch.no_grad():
+            logits = self._joint(rows, [torch.from_numpy(part) for part in parts])
+            rate = self._task.base_rate(self._local(rows)) if self._local else torch.full((len(table),), self._task.rate)
+        return self._task.prediction(self._calibration.probability(logits, rate))
+
+    @override
+    def probes(self) -> Table:
+        return probe_features(self._encoder)
+
+    @override
+    def emit(self, graph: Graph, raw: RawColumns) -> Emitted:
+        inputs = encode(graph, raw, self._encoder)
+        encoded: dict[str, tuple[str, Kind]] = {"numeric": (inputs.numeric, "float")} if inputs.numeric else {}
+        encoded |= {"codes": (graph.join(list(inputs.codes)), "int64")} if inputs.codes else {}
+        if self._bottom is not None:
+            return Emitted(networks.embed(graph, self._bottom, inputs), (), encoded)
+        assert self._joint is not None
+        received = self.read_parts(graph)
+        logits = networks.logits(graph, self._joint, inputs, received, self.about.width)
+        return Emitted(self._predictions(graph, logits, inputs), received, encoded, 1 + (self._train.outputs > 1))
+
+    def _rows(self, table: Table) -> ModelInput:
+        return self._inputs(table).take(np.arange(len(table)))
+
+    def _inputs(self, table: Table) -> PositionedInput:
+        images, features = self._architecture.reads_images(), self._encoder.transform(table)
+        return PositionedInput.from_features(features, np.arange(len(table)), CPU, images=images)
+
+    def _predictions(self, graph: Graph, logits: str, inputs: EncodedInputs) -> str:
+        """double[n], or [n, K]: as :meth:`predicted`."""
+        exact = graph.cast(logits, "double")
+        if self._train.outputs > 1:
+            return graph.apply("Softmax", exact, axis=1)
+        flat, number = graph.keep([-1], np.int64), isinstance(self._task, ScaledTargets)
+        seen = graph.apply("Reshape", exact if number else graph.apply("Sigmoid", exact), flat)
+        seen = self._undo(graph, seen, lambda: self._base_rate(graph, inputs, flat))
+        if isinstance(self._task, ScaledTargets):
+            scale = self._task.scale
+            return graph.calculate("Add", graph.calculate("Mul", seen, scale.deviation), scale.mean)
+        return graph.apply("Clip", seen, graph.keep(0.0), graph.keep(1.0))
+
+    def _undo(self, graph: Graph, seen: str, base_rate: Any) -> str:
+        """What is wanted of what the network says: calibrations are straight lines, but for the vote of neighbours."""
+        calibration = self._calibration
+        if isinstance(calibration, ShiftedAtTest) or type(calibration) is AtTest:
+            mix, rate = calibration.composition, calibration.rate
+            if rate == "vote":
+                raise export_error("calibration: test with labels: neighbors is not exported", "train with another strategy")
+            if not isinstance(rate, str):
+                seen = graph.calculate("Div", graph.calculate("Sub", seen, mix.w01 * rate), mix.labelled)
+            real = graph.apply("Sub", graph.calculate("Mul", seen, mix.labelled), graph.calculate("Mul", base_rate(), mix.w10))
+            return graph.calculate("Div", real, mix.w11)
+        if isinstance(calibration, Identity | AtTraining | AsPredicted | NumberShift):
+            return seen
+        raise export_error(f"a calibration {type(calibration).__name__} is not exported", "train without it")
+
+    def _base_rate(self, graph: Graph, inputs: EncodedInputs, flat: str) -> str:
+        """q of each row, double[n] or a constant."""
+        if self._local is None:
+            return graph.keep(float(np.float32(self._task.rate)))
+        found = graph.apply("Reshape", networks.logits(graph, self._local, inputs, [], self.about.width), flat)
+        if not isinstance(self._task, ScaledTargets):
+            margins = graph.keep(LOCAL_RATE_MARGIN, np.float32), graph.keep(1 - LOCAL_RATE_MARGIN, np.float32)
+            found = graph.apply("Clip", graph.apply("Sigmoid", found), *margins)
+        return graph.cast(found, "double")
+
+
+def open_split(
+    about: About, train: Train, weights: Mapping[str, Tensor], encoder: str, scoring: str, models: Mapping[str, str]
+) -> SplitHalf:
+    """As :class:`SplitHalf`, of an encoder's JSON."""
+    try:
+        return SplitHalf(about, train, weights, Encoder.from_json(encoder), scoring, models)
+    except (KeyError, ValueError):
+        hint = "restore it from a backup, or train again"
+        raise StateError("the stored half does not fit its job, or is damaged", code="E_STATE_CORRUPT", hint=hint) from None
