@@ -61,6 +61,7 @@ class AdditiveHalf(Half):
         self.encoder, self.weight, self.bias = encoder, weight, weights.get("bias")
         self.layers = [weights[name] for name in sorted((n for n in weights if n.startswith("layer ")), key=_number)]
         self.target = weights.get("target")
+        self.unit = 1.0 if self.target is None else float(np.abs(self.target).max())
 
     @override
     def part(self, table: Table) -> Floats:
@@ -71,6 +72,10 @@ class AdditiveHalf(Half):
         if isinstance(self.encoder, LinearEncoder):
             return self.encoder.transform(table).values
         return decode(rows_of_table(self.encoder, table, active=False))
+
+    @override
+    def encoded(self, table: Table) -> dict[str, NDArray[Any]]:
+        return {"columns": self.columns(table)} if self.encoder.width else {}
 
     @override
     def probes(self) -> Table:

@@ -86,12 +86,13 @@ class Half(ABC):
     Attributes:
         about: what a file says of it.
         part_kind: type of what it gives to the half that predicts.
+        unit: in which differences of what it gives are counted: of predicted numbers that of the target, else 1.
     """
 
     part_kind: ClassVar[Kind]
 
-    def __init__(self, about: About) -> None:
-        self.about = about
+    def __init__(self, about: About, unit: float = 1.0) -> None:
+        self.about, self.unit = about, unit
 
     @abstractmethod
     def part(self, table: Table) -> NDArray[Any]:
@@ -100,6 +101,10 @@ class Half(ABC):
     @abstractmethod
     def predicted(self, table: Table, parts: Sequence[NDArray[Any]]) -> Floats:
         """What the model says of the rows of ``table``, float64[n] or [n, K], with ``parts`` of the others, in their order."""
+
+    @abstractmethod
+    def encoded(self, table: Table) -> dict[str, NDArray[Any]]:
+        """What its encoder makes of the rows of ``table``, by the names of :attr:`Emitted.encoded`: [n, k] each."""
 
     @abstractmethod
     def emit(self, graph: Graph, raw: RawColumns) -> Emitted:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pydantic import TypeAdapter, ValidationError
 
 from vfl_node.data.dates import DAY_S
-from vfl_node.data.tables import CategoricalColumn, DateColumn, ListColumn, NumericColumn, Table
+from vfl_node.data.tables import CategoricalColumn, Column, DateColumn, NumericColumn, Table
 from vfl_node.errors import UsageError
 from vfl_node.export.graph import ABOUT, check_installed, export_error
 from vfl_node.export.halves import About, Floats
@@ -84,9 +84,7 @@ class LoadedHalf:
         Raises:
             DataError: a column is missing, or a cell cannot be read.
         """
-        encoded, names = self._form.encoded, list(self._form.encoded.values())
-        table = self._read(frame)
-        return dict(zip(encoded, self._run(names, _cells(table)), strict=True)) if names else {}
+        return self.encoded(self._read(frame))
 
     def embed(self, frame: Given) -> NDArray[Any]:
         """What this party gives to the half that predicts: float32[n, d], or partial scores float64[n, d].
@@ -116,18 +114,23 @@ class LoadedHalf:
             raise UsageError(f"what the half of {lacking[0]} gives is missing", hint=f"parts={{{lacking[0]!r}: its embedding}}")
         return self.predicted(None if frame is None else self._read(frame), [parts[name] for name in self.about.others])
 
+    def encoded(self, table: Table) -> dict[str, NDArray[Any]]:
+        """As :meth:`encode`, of a table that is read already."""
+        encoded, names = self._form.encoded, list(self._form.encoded.values())
+        return dict(zip(encoded, self._run(names, self._cells(table)), strict=True)) if names else {}
+
     def part(self, table: Table) -> NDArray[Any]:
         """As :meth:`embed`, of a table that is read already."""
         if self.about.predicts:
             raise UsageError(f"the half of {self.about.party} predicts: it gives no embedding", hint="use score()")
-        (result,) = self._run([self._form.result], _cells(table))
+        (result,) = self._run([self._form.result], self._cells(table))
         return result
 
     def predicted(self, table: Table | None, parts: Sequence[NDArray[Any]]) -> Floats:
         """As :meth:`score`, of a table that is read already, with ``parts`` in the order of ``about.others``."""
         if not self.about.predicts:
             raise UsageError(f"the half of {self.about.party} does not predict", hint="use embed(), and score() of the other half")
-        feed = {} if table is None else _cells(table)
+        feed = {} if table is None else self._cells(table)
         for party, name, part in zip(self.about.others, self._form.received, parts, strict=True):
             rows = len(part) if table is None else len(table)
             if np.shape(part) != (rows, self.about.width):
@@ -139,6 +142,9 @@ class LoadedHalf:
 
     def _read(self, frame: Given) -> Table:
         return read_cells(frame, self.about.reads, party=self.about.party)[0]
+
+    def _cells(self, table: Table) -> dict[str, NDArray[Any]]:
+        return {name: _cells(table.columns[name]) for name in self.about.reads}
 
     def _run(self, outputs: list[str], feed: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
         rows = len(next(iter(feed.values())))
@@ -181,20 +187,14 @@ def check_card(card: Path, name: str, content: bytes) -> None:
         raise export_error(f"{name} is not the file of which {card} speaks", "export it again, or copy it again")
 
 
-def _cells(table: Table) -> dict[str, NDArray[Any]]:
-    """The columns of a table as a graph reads them."""
-    feed: dict[str, NDArray[Any]] = {}
-    for name, column in table.columns.items():
-        if isinstance(column, NumericColumn):
-            feed[name] = column.values[:, None]
-        elif isinstance(column, DateColumn):
-            feed[name] = column.seconds[:, None] / DAY_S
-        elif isinstance(column, CategoricalColumn):
-            feed[name] = np.array([*column.levels, ""], dtype=object)[column.codes]
-        else:
-            assert isinstance(column, ListColumn)
-            raise export_error(f"column {name!r} holds lists, which no file reads", "leave it out")
-    return feed
+def _cells(column: Column) -> NDArray[Any]:
+    """A column as a graph reads it."""
+    if isinstance(column, NumericColumn):
+        return column.values[:, None]
+    if isinstance(column, DateColumn):
+        return column.seconds[:, None] / DAY_S
+    assert isinstance(column, CategoricalColumn)  # lists are in no file
+    return np.array([*column.levels, ""], dtype=object)[column.codes]
 
 
 def _failures() -> tuple[type[Exception], ...]:

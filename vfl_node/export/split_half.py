@@ -75,6 +75,7 @@ class SplitHalf(Half):
         self._joint = load_weights(build_classifier(self._architecture, train, schema, received), "", weights, CPU)
         target = stored.get("target")
         self._task = stored_task(train, stored["positive_rate"], TargetScale(**target) if target else None)
+        self.unit = max(abs(target["mean"]), target["deviation"]) if target else 1.0
         self._calibration = Calibration.from_json(stored["calibration"], self._task.calibration)
         if train.missing.calibration != "none" and not schema.empty:
             self._local = load_weights(build_classifier(self._architecture, train, schema, []), "local", weights, CPU)
@@ -94,6 +95,12 @@ class SplitHalf(Half):
             logits = self._joint(rows, [torch.from_numpy(part) for part in parts])
             rate = self._task.base_rate(self._local(rows)) if self._local else torch.full((len(table),), self._task.rate)
         return self._task.prediction(self._calibration.probability(logits, rate))
+
+    @override
+    def encoded(self, table: Table) -> dict[str, NDArray[Any]]:
+        features = self._encoder.transform(table)
+        found: dict[str, NDArray[Any]] = {"numeric": features.numeric, "codes": features.categorical}
+        return {name: each for name, each in found.items() if each.shape[1]}
 
     @override
     def probes(self) -> Table:
