@@ -205,7 +205,7 @@ class _Parts:
     def text(self) -> str:
         """The statement."""
         *before, last = self._steps
-        named = ",\n".join(f"step{number} AS (\n  {step}\n)" for number, step in enumerate(before, 1))
+        named = ",\n".join(f"step{number} AS MATERIALIZED (\n  {step}\n)" for number, step in enumerate(before, 1))
         return f"WITH {named}\n{last}"
 
 
