@@ -7,13 +7,17 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
+from vfl_node.data.readers.contract import Reader
 from vfl_node.data.tables import Table
 from vfl_node.errors import UsageError
 from vfl_node.export import card
 from vfl_node.export.checks import SelfCheck, check_file
+from vfl_node.export.folders import open_folder
 from vfl_node.export.graph import Kind, check_installed
 from vfl_node.export.halves import Half
 from vfl_node.export.loaded import CARD, FORM, FileForm
+from vfl_node.export.reading import read_cells
+from vfl_node.models import NONE_DECLARED
 from vfl_node.process.files import private_folder, write_whole
 
 Form = Literal["onnx", "sql", "card"]
@@ -77,6 +81,26 @@ def export_half(
     except OSError as error:
         raise UsageError(f"cannot write {target}: {error.strerror}", code="E_FILE", hint="name another folder") from None
     return [target / name for name in made]
+
+
+def export_folder(
+    folder: Path,
+    target: Path,
+    *,
+    forms: Collection[Form] = (),
+    table: Reader | None = None,
+    ids: tuple[str, ...] = ("id",),
+    models: Mapping[str, str] = NONE_DECLARED,
+) -> list[Path]:
+    """As :func:`export_half`, of the half that a job has left in ``folder``; ``table`` reads the party's table, and is closed.
+
+    Raises:
+        StateError: as :func:`vfl_node.export.folders.open_folder`.
+        DataError: the table cannot be read, or lacks a column of the half.
+    """
+    half, report = open_folder(folder, models)
+    own = None if table is None or not half.about.reads else read_cells(table, half.about.reads)[0]
+    return export_half(half, report, target, forms=forms, own=own, ids=ids)
 
 
 def to_onnx(half: Half) -> bytes:

@@ -13,7 +13,7 @@ from vfl_node.data.tables import Table
 from vfl_node.data.text_columns import TextColumns
 from vfl_node.errors import UsageError
 from vfl_node.export.halves import About, Floats
-from vfl_node.export.reading import Given, read_cells
+from vfl_node.export.reading import Given, open_given, read_cells
 from vfl_node.prediction.requests import Records
 
 
@@ -107,7 +107,7 @@ def _read(half: Predicting, given: Mapping[str, Given], ids: tuple[str, ...]) ->
     about = half.about
     for name in (about.party, about.role):
         if given.get(name) is not None:
-            return read_cells(given[name], about.reads, party=about.party, ids=ids, id_form=about.id_form)
+            return read_cells(open_given(given[name], about.party), about.reads, ids=ids, id_form=about.id_form)
     raise UsageError(f"the table of {about.party} is missing", hint=f"say {about.role}=FILE")
 
 

@@ -19,7 +19,7 @@ from vfl_node.data.tables import CategoricalColumn, Column, DateColumn, NumericC
 from vfl_node.errors import UsageError
 from vfl_node.export.graph import ABOUT, check_installed, export_error
 from vfl_node.export.halves import About, Floats
-from vfl_node.export.reading import Given, read_cells
+from vfl_node.export.reading import Given, open_given, read_cells
 
 CARD = "card.json"
 
@@ -141,7 +141,7 @@ class LoadedHalf:
         return np.asarray(result)
 
     def _read(self, frame: Given) -> Table:
-        return read_cells(frame, self.about.reads, party=self.about.party)[0]
+        return read_cells(open_given(frame, self.about.party), self.about.reads)[0]
 
     def _cells(self, table: Table) -> dict[str, NDArray[Any]]:
         return {name: _cells(table.columns[name]) for name in self.about.reads}

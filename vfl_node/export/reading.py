@@ -25,27 +25,24 @@ Given = Any
 
 
 def read_cells(
-    given: Given,
+    opened: Reader,
     reads: Mapping[str, Declared],
     *,
-    party: str,
     ids: tuple[str, ...] = (),
     id_form: IdForm | tuple[IdForm, ...] = "text",
 ) -> tuple[Table, TextColumns]:
     """The columns that a half reads, and the text of the id columns.
 
     Args:
-        given: the table.
+        opened: the table; it is closed here.
         reads: column → what is declared of it.
-        party: whose table it is, for errors.
         ids: the columns that identify a record; none: rows have their numbers.
         id_form: how ids are compared.
 
     Raises:
         DataError: a column is missing (``E_COLUMN``), or the table cannot be read.
-        UsageError: there is no such file (``E_FILE``).
     """
-    with closing(_open(given, party)) as reader:
+    with closing(opened) as reader:
         lacking = [name for name in (*ids, *reads) if name not in reader.names]
         if lacking:
             raise DataError(
@@ -67,7 +64,8 @@ def read_cells(
     return Table(known, columns), text
 
 
-def _open(given: Given, party: str) -> Reader:
+def open_given(given: Given, party: str) -> Reader:
+    """A reader of a party's table. Raises UsageError (``E_FILE``) if there is no such file, else as the reader."""
     if isinstance(given, str | os.PathLike):
         if not Path(given).exists():
             raise UsageError(f"there is no file {given}", code="E_FILE", hint="correct its name")

@@ -1,14 +1,15 @@
 """A half without hidden layers as one SELECT, for any database that knows CASE, common table expressions and REAL numbers.
 
-DuckDB and SQLite give the same partial scores to a billionth. Numbers are rounded as in training by adding and taking away a
+DuckDB and SQLite give the same partial scores to a billionth. Each step is materialised: a planner that puts one into the
+other would write every cell out several times, and again in each further step. Numbers are rounded as in training by adding and taking away a
 constant: that is to the nearest even number, in any database that computes in IEEE 754.
 
 ::
 
-    raw     each number scaled, NULL where it is missing; each category as a code
-    bent    numbers rounded and cut off, each design column by itself
-    cells   rows of hidden training, centred and cut off
-    sized   with their length, where rows are bounded
+    1    each number scaled, NULL where it is missing; each category as a code
+    2    numbers cut off and rounded, each design column by itself
+    3    of hidden training: centred and cut off again
+    4 …  of hidden training with bounded rows: the length of each row, and its cells divided by it
 """
 
 from __future__ import annotations
@@ -99,7 +100,10 @@ def check_select(half: AdditiveHalf, select: Select, own: Table | None) -> None:
         UsageError: they differ by more than :data:`BOUND` (``E_EXPORT``).
     """
     for table in filter(None, (half.probes(), None if own is None else own.take(np.arange(min(len(own), MOST_ROWS))))):
-        found = run_in_sqlite(select, table)
+        try:
+            found = run_in_sqlite(select, table)
+        except sqlite3.Error as error:
+            raise export_error(f"SQLite cannot run the SELECT: {error}", "export the half as ONNX") from None
         expected = half.part(table)
         refuse_difference(largest_difference(expected, found), BOUND, "the SELECT")
 
