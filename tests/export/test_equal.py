@@ -124,7 +124,9 @@ def test_one_wrong_number_is_found(place: str) -> None:
         codes = node.attributes["values_int64s"]
         codes[1], codes[2] = codes[2], codes[1]
     else:
-        constants = [value for value in graph.constants.values() if value.dtype == (np.float64 if place == "knot" else np.float32)]
+        constants = [
+            value for value in graph.constants.values() if value.dtype == (np.float64 if place == "knot" else np.float32)
+        ]
         wrong = max(constants, key=np.size)
         wrong.flat[wrong.size // 2] += 1e-3 * max(1, abs(wrong.flat[wrong.size // 2]))
     emit = half.emit

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -84,7 +85,9 @@ def about(job: Job, role: str, reads: dict[str, Any], *, part: str) -> About:
     )
 
 
-def split_half(table: Table, role: str, train: dict[str, Any], passive: tuple[str, ...] = ("lab",), **scoring: Any) -> SplitHalf:
+def split_half(
+    table: Table, role: str, train: dict[str, Any], passive: tuple[str, ...] = ("lab",), **scoring: Any
+) -> SplitHalf:
     """A half of split training with random weights of the size that trained ones have."""
     job = a_job({"bottom": [16, 8], "active_bottom": [8], "top": [8], **train}, passive)
     section = Train.section_of(job)
@@ -100,7 +103,9 @@ def split_half(table: Table, role: str, train: dict[str, Any], passive: tuple[st
         weights |= _random("", build_classifier(kind, section, schema, [width] * len(passive)))
         weights |= _random("local.", build_classifier(kind, section, schema, [])) if table.columns else {}
     said = {"calibration": '{"name": "none"}', "positive_rate": 0.3, "model_version": 1} | scoring
-    return SplitHalf(about(job, role, _kinds(table, encoder.columns), part="embedding"), section, weights, encoder, json.dumps(said), {})
+    return SplitHalf(
+        about(job, role, _kinds(table, encoder.columns), part="embedding"), section, weights, encoder, json.dumps(said), {}
+    )
 
 
 def regression_half(table: Table, role: str, train: dict[str, Any], scaling: str = "standard") -> RegressionHalf:
@@ -133,7 +138,7 @@ def hidden_half(table: Table, role: str, train: dict[str, Any], scaling: Any = "
     weights = {"weight": normal(sizes[0], rows.width)}
     if role == "active":
         weights["bias"] = normal(sizes[0])
-        for number, (before, after) in enumerate(zip(sizes, sizes[1:], strict=False)):
+        for number, (before, after) in enumerate(pairwise(sizes)):
             weights |= {f"layer {2 * number}": normal(before, after), f"layer {2 * number + 1}": normal(1, after)}
     said = about(job, role, _kinds(table, rows.encodings), part="partial_scores")
     return HiddenHalf(said, StoredModel(job, weights, rows.to_json(), ""))
@@ -174,5 +179,3 @@ def _random(prefix: str, module: torch.nn.Module) -> dict[str, torch.Tensor]:
         drawn = torch.randn(tensor.shape, generator=draws) * 0.4
         found[prefix + name] = drawn.abs() + 0.1 if "running_var" in name else drawn
     return found
-
-

@@ -28,8 +28,9 @@ def export(
         list[str], typer.Option("--data", metavar="PARTY=FILE", help="Of a folder: a table to compare on. Repeat for each.")
     ] = [],  # noqa: B006
 ) -> None:
-    """Write this node's half of a trained model to files that need no vfl-node. Without --onnx, --sql or --card: all of them."""
-    forms: list[Form] = [*(["onnx"] if onnx else []), *(["sql"] if sql else []), *(["card"] if card else [])]  # type: ignore[list-item]
+    """Write this node's half of a trained model to files that need no vfl-node; by default all that its model allows."""
+    wanted: dict[Form, bool] = {"onnx": onnx, "sql": sql, "card": card}
+    forms = [form for form, asked in wanted.items() if asked]
     written = _from_folder(Path(job), target, forms, data) if config is None else _from_node(job, target, forms, config)
     out.print("\n".join(map(str, written)))
     out.print("These files hold what this party's model knows of its table. See the card before you hand them on.")
@@ -108,6 +109,8 @@ def _tables(data: list[str]) -> dict[str, Path]:
     for option in data:
         name, equals, path = option.partition("=")
         if not equals or not path or name in tables:
-            raise UsageError(f"--data {option} is not PARTY=FILE, or is given twice", hint="for example --data active=clinic.csv")
+            raise UsageError(
+                f"--data {option} is not PARTY=FILE, or is given twice", hint="for example --data active=clinic.csv"
+            )
         tables[name] = Path(path)
     return tables

@@ -25,7 +25,7 @@ HOLDS: Mapping[str, str] = {
 LIMITS = (
     "It predicts records that all parties have. What a node does for records that a party lacks is not in it.",
     "Noise that a passive party's defences add to what it sends is not in it.",
-    "Whoever has the halves of all parties predicts any record, any number of times: no budget counts that, and no ledger has it.",
+    "Whoever has the halves of all parties predicts any record, any number of times: no budget counts that and no ledger has it.",
     "It says what the model said on the day of training. Nothing tells it that the tables have changed since.",
 )
 """What a reader must know of any exported half."""
@@ -124,12 +124,16 @@ def to_markdown(card: Mapping[str, Any]) -> bytes:
         f"- rows of training: {rows}",
         f"- aligned by `{data['align']}`",
         *_section("Measured", _measured(card) or ["nothing was measured at this party"]),
-        *_section("What others can tell", [f"{name}: {_meter(meter)}" for name, meter in card["leaks"].items()] or ["not measured"]),
+        *_section(
+            "What others can tell", [f"{name}: {_meter(meter)}" for name, meter in card["leaks"].items()] or ["not measured"]
+        ),
         *_section("Defences in training", [f"`{each}`" for each in card["defences"]] or ["none of this party"]),
         *_section("Warnings of the report", card["warnings"] or ["none"]),
         *_section("These files hold", card["holds"]),
         *_section("Limits", card["limits"]),
-        *_section("Files", [f"`{name}`, {file['bytes']:,} bytes, SHA-256 `{file['sha256']}`" for name, file in card["files"].items()]),
+        *_section(
+            "Files", [f"`{name}`, {file['bytes']:,} bytes, SHA-256 `{file['sha256']}`" for name, file in card["files"].items()]
+        ),
     ]
     if checked := card["check"]:
         parts += _section(

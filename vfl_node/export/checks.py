@@ -16,7 +16,7 @@ from vfl_node.export.halves import Half
 from vfl_node.export.loaded import LoadedHalf
 
 BOUND = 1e-6
-"""Of a difference, in units of the larger of 1 and the value; of predicted numbers, of the target's mean or deviation and it."""
+"""Of a difference, in units of the larger of 1 and the value. For predicted numbers the target's own size stands for the 1."""
 
 MOST_ROWS = 1000
 """Rows of a party's own table that are compared."""

@@ -27,7 +27,6 @@ ERA = 146_097
 """Days of 400 years."""
 
 
-
 class RawColumns:
     """The columns of a table as inputs of a graph; each becomes one when it is first read.
 
@@ -136,14 +135,18 @@ def _clip(graph: Graph, values: str, most: float) -> str:
 
 
 def _signed_log(graph: Graph, values: str, unit: float) -> str:
-    """sign(x)·log(1 + |x| / unit); of a large |x| as log |x| − log unit + log(1 + unit / |x|), since a quotient may overflow."""
+    """sign(x)·log(1 + |x| / unit), of a large |x| as log |x| − log unit + log(1 + unit / |x|): a quotient may overflow."""
     size = graph.apply("Abs", values)
     small = graph.calculate("Div", graph.apply("Min", size, graph.keep(unit)), unit)
     large = graph.apply("Max", size, graph.keep(unit))
     ratio = graph.apply("Div", graph.keep(unit), large)
     one = graph.keep(1.0)
     low = graph.apply("Log", graph.apply("Add", one, small))
-    high = graph.apply("Add", graph.calculate("Sub", graph.apply("Log", large), np.log(unit)), graph.apply("Log", graph.apply("Add", one, ratio)))
+    high = graph.apply(
+        "Add",
+        graph.calculate("Sub", graph.apply("Log", large), np.log(unit)),
+        graph.apply("Log", graph.apply("Add", one, ratio)),
+    )
     chosen = graph.apply("Where", graph.calculate("Less", size, unit), low, high)
     return graph.apply("Mul", graph.apply("Sign", values), chosen)
 

@@ -107,7 +107,9 @@ def _intervals(graph: Graph, raw: RawColumns, encoding: QuantileLevels) -> str:
     return graph.apply("Gather", graph.keep(table, np.int64), place)
 
 
-def hidden_layers(graph: Graph, sums: str, layers: Sequence[NDArray[np.float64]], series: tuple[NDArray[np.float64], NDArray[np.float64]]) -> str:
+def hidden_layers(
+    graph: Graph, sums: str, layers: Sequence[NDArray[np.float64]], series: tuple[NDArray[np.float64], NDArray[np.float64]]
+) -> str:
     """Scores double[n, K] of the sums double[n, width] of all parts; ``layers``: a weight and a bias each.
 
     Args:

@@ -41,7 +41,9 @@ def open_folder(folder: Path, models: Mapping[str, str] = NONE_DECLARED) -> tupl
     report = read_report(folder)
     job, party = job_in(report), str(report["party"])
     if not (folder / MODEL).exists():
-        raise export_error(f"{party} has no half of a model in {folder}", "name a job that has trained one, at a party with data")
+        raise export_error(
+            f"{party} has no half of a model in {folder}", "name a job that has trained one, at a party with data"
+        )
     weights, head = storage.load(folder / MODEL)
     if head.get("manifest_digest") != job.digest():
         hint = "restore the folder from a backup, or train again"
@@ -87,5 +89,3 @@ def _about(job: Job, report: Mapping[str, Any], head: Mapping[str, str]) -> Abou
         classes=tuple(json.loads(head.get("classes", "[]"))),
         threshold=job.evaluate.threshold,
     )
-
-

@@ -60,10 +60,11 @@ class LoadedHalf:
 
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 3  # errors
+        refused = (KeyError, ValidationError, *_failures())
         try:
             self._session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
             self._form = FORM.validate_json(self._session.get_modelmeta().custom_metadata_map[ABOUT])
-        except (KeyError, ValidationError, *_failures()):
+        except refused:
             raise export_error(
                 f"{source} is no half that this vfl-node has exported", "give the .onnx file of an export; or export it again"
             ) from None
@@ -129,13 +130,17 @@ class LoadedHalf:
     def predicted(self, table: Table | None, parts: Sequence[NDArray[Any]]) -> Floats:
         """As :meth:`score`, of a table that is read already, with ``parts`` in the order of ``about.others``."""
         if not self.about.predicts:
-            raise UsageError(f"the half of {self.about.party} does not predict", hint="use embed(), and score() of the other half")
+            raise UsageError(
+                f"the half of {self.about.party} does not predict", hint="use embed(), and score() of the other half"
+            )
         feed = {} if table is None else self._cells(table)
         for party, name, part in zip(self.about.others, self._form.received, parts, strict=True):
             rows = len(part) if table is None else len(table)
             if np.shape(part) != (rows, self.about.width):
                 due = f"[{rows}, {self.about.width}]"
-                raise UsageError(f"what {party} gives is {list(np.shape(part))}, and {due} is due", hint="give the same records")
+                raise UsageError(
+                    f"what {party} gives is {list(np.shape(part))}, and {due} is due", hint="give the same records"
+                )
             feed[name] = np.asarray(part, dtype=self._part_type)
         (result,) = self._run([self._form.result], feed)
         return np.asarray(result)
@@ -197,8 +202,8 @@ def _cells(column: Column) -> NDArray[Any]:
     return np.array([*column.levels, ""], dtype=object)[column.codes]
 
 
-def _failures() -> tuple[type[Exception], ...]:
+def _failures() -> list[type[Exception]]:
     """What onnxruntime raises of bytes that are no model."""
     from onnxruntime.capi import onnxruntime_pybind11_state as state
 
-    return tuple(value for value in vars(state).values() if isinstance(value, type) and issubclass(value, Exception))
+    return [value for value in vars(state).values() if isinstance(value, type) and issubclass(value, Exception)]

@@ -67,11 +67,11 @@ def _layers(graph: Graph, layers: nn.Sequential, value: str) -> str:
         elif type(layer) is nn.ReLU:
             value = graph.apply("Relu", value)
         elif type(layer) is BatchNorm:
-            parts = (layer.weight, layer.bias, layer.running_mean, layer.running_var)
-            value = graph.apply("BatchNormalization", value, *(_keep(graph, part) for part in parts), epsilon=layer.eps)
+            learnt = [_keep(graph, part) for part in (layer.weight, layer.bias, layer.running_mean, layer.running_var)]
+            value = graph.apply("BatchNormalization", value, *learnt, epsilon=layer.eps)
         elif type(layer) is nn.LayerNorm:
-            parts = (_keep(graph, layer.weight), _keep(graph, layer.bias))
-            value = graph.apply("LayerNormalization", value, *parts, axis=-1, epsilon=layer.eps)
+            learnt = [_keep(graph, part) for part in (layer.weight, layer.bias)]
+            value = graph.apply("LayerNormalization", value, *learnt, axis=-1, epsilon=layer.eps)
         elif type(layer) is not Dropout:  # which does nothing in a prediction
             raise _refusal(layer)
     return value

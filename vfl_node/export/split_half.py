@@ -56,7 +56,13 @@ class SplitHalf(Half):
     part_kind: ClassVar[Kind] = "float"
 
     def __init__(
-        self, about: About, train: Train, weights: Mapping[str, Tensor], encoder: Encoder, scoring: str, models: Mapping[str, str]
+        self,
+        about: About,
+        train: Train,
+        weights: Mapping[str, Tensor],
+        encoder: Encoder,
+        scoring: str,
+        models: Mapping[str, str],
     ) -> None:
         super().__init__(replace(about, width=cut_width(train)))
         stored = json.loads(scoring)

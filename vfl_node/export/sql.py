@@ -1,8 +1,8 @@
 """A half without hidden layers as one SELECT, for any database that knows CASE, common table expressions and REAL numbers.
 
 DuckDB and SQLite give the same partial scores to a billionth. Each step is materialised: a planner that puts one into the
-other would write every cell out several times, and again in each further step. Numbers are rounded as in training by adding and taking away a
-constant: that is to the nearest even number, in any database that computes in IEEE 754.
+other would write every cell out several times, and again in each further step. Numbers are rounded as in training by adding and
+taking away a constant. In any database that computes in IEEE 754 that is to the nearest whole number, half to even.
 
 ::
 
@@ -89,7 +89,9 @@ def select_of(half: Half, ids: tuple[str, ...]) -> Select:
     if half.target is not None:
         head += f"; times {_number(half.target[1])}, plus {_number(half.target[0])} is the prediction"
     elif half.about.predicts:
-        head += "; 1 / (1 + exp(-sum)) is the probability" + (" of each class, before they are scaled to 1" if len(names) > 1 else "")
+        head += "; 1 / (1 + exp(-sum)) is the probability" + (
+            " of each class, before they are scaled to 1" if len(names) > 1 else ""
+        )
     return Select(f"{head}.\n{parts.text()};\n", ids, len(names))
 
 
@@ -200,7 +202,7 @@ class _Parts:
         return names
 
     def _step(self, columns: Sequence[str]) -> None:
-        self._steps.append(f"SELECT {', '.join(columns)} FROM {f'step{len(self._steps)}' if self._steps else TABLE}")
+        self._steps.append(f"SELECT {', '.join(columns)} FROM {f'step{len(self._steps)}' if self._steps else TABLE}")  # noqa: S608 - quoted names
 
     def select(self, columns: Sequence[str]) -> None:
         """The last step."""
@@ -266,8 +268,7 @@ def _scaled(column: str, encoding: LinearScale | TransformedNumbers) -> str:
         unit, log = _number(transform.unit), _number(math.log(transform.unit))
         size = f"abs({column})"
         logs = (
-            f"CASE WHEN {size} < {unit} THEN ln(1e0 + {size} / {unit}) "
-            f"ELSE ln({size}) - {log} + ln(1e0 + {unit} / {size}) END"
+            f"CASE WHEN {size} < {unit} THEN ln(1e0 + {size} / {unit}) ELSE ln({size}) - {log} + ln(1e0 + {unit} / {size}) END"
         )
         return f"(CASE WHEN {column} < 0 THEN -1e0 ELSE 1e0 END * {logs} - {_number(transform.mean)}) / {_number(transform.sd)}"
     raise export_error(f"column {encoding.name!r} is scaled by {transform.method}, which has no SQL", "use scaling: standard")
