@@ -60,7 +60,7 @@ class LoadedHalf:
 
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 3  # errors
-        refused = (KeyError, ValidationError, *_failures())
+        refused: tuple[type[BaseException], ...] = (KeyError, ValidationError, *_failures())
         try:
             self._session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
             self._form = FORM.validate_json(self._session.get_modelmeta().custom_metadata_map[ABOUT])
