@@ -13,8 +13,8 @@ from vfl_node.data.tables import NumericColumn, Table
 from vfl_node.errors import UsageError
 from vfl_node.export.checks import BOUND, check_file, compare, largest_difference, made_up_parts
 from vfl_node.export.exporting import to_onnx
-from vfl_node.export.halves import Half
 from vfl_node.export.loaded import LoadedHalf
+from vfl_node.halves.half import OwnHalf
 
 pytestmark = needs_onnx
 
@@ -33,7 +33,7 @@ NETWORKS: dict[str, dict[str, Any]] = {
 }
 
 
-def assert_equal(half: Half, table: Table, bound: float = BOUND) -> None:
+def assert_equal(half: OwnHalf, table: Table, bound: float = BOUND) -> None:
     model = to_onnx(half)
     loaded = LoadedHalf(model, "it")
     for rows in (table, unseen(table)):

@@ -10,9 +10,10 @@ import pytest
 from tests.export.worlds import WORDS, hidden_half, mixed_table, regression_half, split_half, unseen
 from vfl_node.data.tables import CategoricalColumn, NumericColumn, Table
 from vfl_node.errors import UsageError
-from vfl_node.export.additive_half import AdditiveHalf
 from vfl_node.export.checks import largest_difference
-from vfl_node.export.sql import BOUND, TABLE, Select, check_select, quote, run_in_sqlite, select_of
+from vfl_node.export.sql import BOUND, Select, check_select, run_in_sqlite, select_of
+from vfl_node.halves.statement import TABLE, quote
+from vfl_node.training.additive.exported import SummedHalf
 
 
 def plain_table() -> Table:
@@ -58,7 +59,7 @@ HALVES: dict[str, Any] = {
 @pytest.mark.parametrize("role", ["active", "passive"])
 @pytest.mark.parametrize("name", HALVES)
 def test_partial_scores(name: str, role: str) -> None:
-    half: AdditiveHalf = HALVES[name](plain_table(), role)
+    half: SummedHalf = HALVES[name](plain_table(), role)
     select = select_of(half, ("id", "second id"))
     for table in (plain_table(), unseen(plain_table()), half.probes()):
         expected = half.part(table)

@@ -102,7 +102,7 @@ def test_cards_have_no_cells(split: Result, tmp_path: Path) -> None:
             assert not [cell for cell in cells if cell in text]
     said = (tmp_path / "lab" / "card.md").read_text()
     assert "levels of its categories, which are cells of its table" in said
-    assert "no budget counts that" in said
+    assert "no budget counts it" in said
 
 
 @needs_onnx
@@ -192,7 +192,7 @@ def test_a_node_exports_its_own_half_if_its_policy_says_so(split: Result, tmp_pa
 
 
 def test_what_is_not_installed_is_named(split: Result, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("vfl_node.export.graph.find_spec", lambda package: None)
+    monkeypatch.setattr("vfl_node.halves.graph.find_spec", lambda package: None)
     with pytest.raises(UsageError, match="is not installed") as refused:
         split.export(tmp_path / "x")
     assert refused.value.code == "E_EXTENSION"

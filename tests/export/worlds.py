@@ -15,17 +15,18 @@ from vfl_node.data.design import LinearEncoder
 from vfl_node.data.features import Encoder
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import CategoricalColumn, Column, DateColumn, NumericColumn, Table
-from vfl_node.export.additive_half import HiddenHalf, RegressionHalf
-from vfl_node.export.halves import About
-from vfl_node.export.split_half import SplitHalf
+from vfl_node.halves.half import About
 from vfl_node.job import Job
 from vfl_node.models import architecture_of
 from vfl_node.models.building import build_bottom, build_classifier
 from vfl_node.models.schema import InputSchema
+from vfl_node.training.glm.exported import RegressionHalf
 from vfl_node.training.hidden import frequent
+from vfl_node.training.hidden.exported import HiddenHalf
 from vfl_node.training.hidden.rows import RowEncoder
 from vfl_node.training.predictor import StoredModel
 from vfl_node.training.split.config import Train
+from vfl_node.training.split.exported import SplitHalf
 
 ROWS = 600
 
@@ -103,9 +104,8 @@ def split_half(
         weights |= _random("", build_classifier(kind, section, schema, [width] * len(passive)))
         weights |= _random("local.", build_classifier(kind, section, schema, [])) if table.columns else {}
     said = {"calibration": '{"name": "none"}', "positive_rate": 0.3, "model_version": 1} | scoring
-    return SplitHalf(
-        about(job, role, _kinds(table, encoder.columns), part="embedding"), section, weights, encoder, json.dumps(said), {}
-    )
+    model = StoredModel(job, weights, encoder.to_json(), json.dumps(said))
+    return SplitHalf(about(job, role, _kinds(table, encoder.columns), part="embedding"), model)
 
 
 def regression_half(table: Table, role: str, train: dict[str, Any], scaling: str = "standard") -> RegressionHalf:

@@ -3,8 +3,6 @@
 ::
 
     folders    what a party keeps of a job → its half
-    halves     what a half computes, by the code that predicts between nodes
-    graph      an ONNX graph under way; columns, design and networks write the parts of a half into it
     checks     the same rows through the file and through the half: no file leaves that says another thing
     sql        a half without hidden layers as one SELECT
     card       what a reader must know, without a cell of a table

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from vfl_node.export.checks import BOUND, SelfCheck
-from vfl_node.export.halves import Half
+from vfl_node.halves.half import OwnHalf
 from vfl_node.job.names import ScalingMethod
 from vfl_node.settings.declared import kind_of
 from vfl_node.version import VERSION
@@ -25,7 +25,7 @@ HOLDS: Mapping[str, str] = {
 LIMITS = (
     "It predicts records that all parties have. What a node does for records that a party lacks is not in it.",
     "Noise that a passive party's defences add to what it sends is not in it.",
-    "Whoever has the halves of all parties predicts any record, any number of times: no budget counts that and no ledger has it.",
+    "Whoever has the halves of all parties predicts any record any number of times: no budget counts it and no ledger has it.",
     "It says what the model said on the day of training. Nothing tells it that the tables have changed since.",
 )
 """What a reader must know of any exported half."""
@@ -34,7 +34,7 @@ _FIGURES = ("metrics", "local_metrics", "gains")
 
 
 @dataclass(frozen=True)
-class Written:
+class ExportedFile:
     """A file of an export.
 
     Attributes:
@@ -48,7 +48,9 @@ class Written:
     size: int
 
 
-def describe(report: Mapping[str, Any], half: Half, files: Sequence[Written], checked: SelfCheck | None) -> dict[str, Any]:
+def describe(
+    report: Mapping[str, Any], half: OwnHalf, files: Sequence[ExportedFile], checked: SelfCheck | None
+) -> dict[str, Any]:
     """``card.json``.
 
     Args:
@@ -90,7 +92,7 @@ def describe(report: Mapping[str, Any], half: Half, files: Sequence[Written], ch
     }
 
 
-def held(report: Mapping[str, Any], half: Half) -> list[str]:
+def held(report: Mapping[str, Any], half: OwnHalf) -> list[str]:
     """What of :data:`HOLDS` is in the files."""
     columns = report["training"]["columns"]
     methods: set[ScalingMethod | None] = {column["transform"] for column in columns}
@@ -139,8 +141,8 @@ def to_markdown(card: Mapping[str, Any]) -> bytes:
         parts += _section(
             "Self-check",
             [
-                f"{checked['own_rows']:,} rows of the table and {checked['probes']:,} made-up ones: the largest difference from "
-                f"the model is {checked['difference']:.1e}, and {checked['bound']:.0e} is allowed"
+                f"{checked['own_rows']:,} rows of the table and {checked['probes']:,} made-up ones: the largest difference "
+                f"from the model is {checked['difference']:.1e}, and {checked['bound']:.0e} is allowed"
             ],
         )
     return ("\n".join(parts) + "\n").encode()

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.tables import Table
-from vfl_node.export.graph import export_error
-from vfl_node.export.halves import Half
 from vfl_node.export.loaded import LoadedHalf
+from vfl_node.halves.graph import export_error
+from vfl_node.halves.half import OwnHalf
 
 BOUND = 1e-6
-"""Of a difference, in units of the larger of 1 and the value. For predicted numbers the target's own size stands for the 1."""
+"""The largest difference, in units of the larger of 1 and the value. For predicted numbers the target's size stands for 1."""
 
 MOST_ROWS = 1000
 """Rows of a party's own table that are compared."""
@@ -46,7 +46,7 @@ class SelfCheck:
     largest: float
 
 
-def check_file(half: Half, model: bytes, own: Table | None) -> SelfCheck:
+def check_file(half: OwnHalf, model: bytes, own: Table | None) -> SelfCheck:
     """Compare a file with its half.
 
     Args:
@@ -69,7 +69,7 @@ def check_file(half: Half, model: bytes, own: Table | None) -> SelfCheck:
     return SelfCheck(0 if rows is None else len(rows), 0 if probes is None else len(probes), difference, largest)
 
 
-def compare(half: Half, loaded: LoadedHalf, table: Table, most: float = np.inf) -> tuple[float, float]:
+def compare(half: OwnHalf, loaded: LoadedHalf, table: Table, most: float = np.inf) -> tuple[float, float]:
     """The largest difference of what a file and its half make of a table, and the largest value.
 
     Args:
@@ -93,7 +93,7 @@ def compare(half: Half, loaded: LoadedHalf, table: Table, most: float = np.inf) 
     return max([largest_difference(result, said, half.unit), *differences]), float(np.abs(result).max(initial=0.0))
 
 
-def made_up_parts(half: Half, rows: int) -> Sequence[NDArray[Any]]:
+def made_up_parts(half: OwnHalf, rows: int) -> Sequence[NDArray[Any]]:
     """What other parties might give, the same every time: normal numbers, of some rows large ones."""
     dtype = np.float32 if half.part_kind == "float" else np.float64
     size = np.where(np.arange(rows) % 10 == 0, 8.0, 1.0)[:, None]

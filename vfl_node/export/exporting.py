@@ -13,10 +13,10 @@ from vfl_node.errors import UsageError
 from vfl_node.export import card
 from vfl_node.export.checks import SelfCheck, check_file
 from vfl_node.export.folders import open_folder
-from vfl_node.export.graph import Kind, check_installed
-from vfl_node.export.halves import Half
 from vfl_node.export.loaded import CARD, FORM, FileForm
 from vfl_node.export.reading import read_cells
+from vfl_node.halves.graph import Kind, check_installed
+from vfl_node.halves.half import OwnHalf
 from vfl_node.models import NONE_DECLARED
 from vfl_node.process.files import private_folder, write_whole
 
@@ -26,7 +26,7 @@ FORMS: tuple[Form, ...] = ("onnx", "sql", "card")
 
 
 def export_half(
-    half: Half,
+    half: OwnHalf,
     report: Mapping[str, Any],
     target: Path,
     *,
@@ -51,8 +51,8 @@ def export_half(
         UsageError: the half cannot be written so, or differs from what would be written (``E_EXPORT``); a package is not
             installed (``E_EXTENSION``); the folder cannot be written (``E_FILE``).
     """
-    from vfl_node.export.additive_half import AdditiveHalf
     from vfl_node.export.sql import check_select, select_of
+    from vfl_node.training.additive.exported import SummedHalf
 
     wanted = forms or FORMS
     made: dict[str, bytes] = {}
@@ -64,14 +64,14 @@ def export_half(
     if "sql" in wanted:
         try:
             select = select_of(half, ids)
-            assert isinstance(half, AdditiveHalf)
+            assert isinstance(half, SummedHalf)
             check_select(half, select, own)
             made[f"{half.about.party}.sql"] = select.text.encode()
         except UsageError as error:
             if forms or error.code != "E_EXPORT":
                 raise
     if "card" in wanted:
-        files = [card.Written(name, hashlib.sha256(content).hexdigest(), len(content)) for name, content in made.items()]
+        files = [card.ExportedFile(name, hashlib.sha256(content).hexdigest(), len(content)) for name, content in made.items()]
         described = card.describe(report, half, files, checked)
         made |= {CARD: card.to_json(described), "card.md": card.to_markdown(described)}
     try:
@@ -103,7 +103,7 @@ def export_folder(
     return export_half(half, report, target, forms=forms, own=own, ids=ids)
 
 
-def to_onnx(half: Half) -> bytes:
+def to_onnx(half: OwnHalf) -> bytes:
     """The half as an ONNX file."""
     graph = half.graph()
     emitted = half.emit(graph, half.raw(graph))

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from vfl_node.errors import StateError, UsageError
-from vfl_node.export.graph import export_error
-from vfl_node.export.halves import About, Half, result_of
+from vfl_node.configuration.registry import load
+from vfl_node.errors import StateError
+from vfl_node.halves.graph import export_error
+from vfl_node.halves.half import About, OwnHalf, result_of
 from vfl_node.job import Job, parse_job
 from vfl_node.models import NONE_DECLARED, storage
 from vfl_node.report.stored import read_report
-from vfl_node.training.glm.config import GeneralisedLinear
-from vfl_node.training.hidden.config import Hidden
-from vfl_node.training.predictor import predictor_of
-from vfl_node.training.split.config import Train
+from vfl_node.training.predictor import StoredModel, predictor_of
 
 MODEL = "model.safetensors"
 
@@ -26,7 +24,7 @@ def job_in(report: Mapping[str, Any]) -> Job:
     return parse_job(json.dumps(report["job"]["spec"]), source="the job of the report")
 
 
-def open_folder(folder: Path, models: Mapping[str, str] = NONE_DECLARED) -> tuple[Half, dict[str, Any]]:
+def open_folder(folder: Path, models: Mapping[str, str] = NONE_DECLARED) -> tuple[OwnHalf, dict[str, Any]]:
     """The half, and the report of its party.
 
     Args:
@@ -48,42 +46,28 @@ def open_folder(folder: Path, models: Mapping[str, str] = NONE_DECLARED) -> tupl
     if head.get("manifest_digest") != job.digest():
         hint = "restore the folder from a backup, or train again"
         raise StateError(f"{MODEL} and report.json in {folder} are of two jobs", code="E_STATE_CORRUPT", hint=hint)
-    about = _about(job, report, head)
-    encoder, train = head["encoder"], job.train
-    if isinstance(train, GeneralisedLinear | Hidden):
-        from vfl_node.export.additive_half import open_additive
-
-        return open_additive(about, job, weights, encoder), report
-    if not isinstance(train, Train):
-        trainer = train.algorithm if train else "none"
+    place = job.train.parts.exported if job.train else ""
+    if not place:
+        trainer = job.train.algorithm if job.train else "none"
         raise export_error(f"halves of trainer {trainer!r} are not exported", "train by split, linear, logistic or hidden")
-    if "scoring" not in head:
-        raise export_error("an earlier vfl-node stored this half, without what an export needs", "train again")
-    from vfl_node.export.split_half import open_split
-
-    return open_split(about, train, weights, encoder, head["scoring"], models), report
+    model = StoredModel(job, weights, head["encoder"], head.get("scoring", ""), models)
+    kind: Callable[[About, StoredModel], OwnHalf] = load(place, what="the half of a model")
+    return kind(_describe(job, report, head), model), report
 
 
-def _about(job: Job, report: Mapping[str, Any], head: Mapping[str, str]) -> About:
-    train, party, role = job.train, str(report["party"]), str(report["role"])
-    if train is None:
-        raise export_error("the job has trained no model", "name a job that has")
-    try:
-        kinds = predictor_of(train).column_kinds(head["encoder"])
-    except UsageError:
-        raise export_error(f"halves of trainer {train.algorithm!r} are not exported", "train by another one") from None
+def _describe(job: Job, report: Mapping[str, Any], head: Mapping[str, str]) -> About:
+    party, role = str(report["party"]), str(report["role"])
     others = tuple(name for name in job.parties.data if name != party)
-    predicts = role == train.label_holder
-    part: Any = "embedding" if isinstance(train, Train) else "partial_scores"
+    predicts = role == job.label_holder
     return About(
         party=party,
         role=role,
         job=str(report["job"]["id"]),
         manifest_digest=job.digest(),
         others=others if predicts else (),
-        gives=result_of(job, predicts=predicts, part=part),
+        gives=result_of(job, predicts=predicts),
         width=0,
-        reads=dict(kinds),
+        reads=dict(predictor_of(job.train).column_kinds(head["encoder"])),
         id_form=job.align.id_form,
         task=job.task,
         classes=tuple(json.loads(head.get("classes", "[]"))),

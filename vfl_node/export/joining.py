@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from vfl_node.data.tables import Table
 from vfl_node.data.text_columns import TextColumns
 from vfl_node.errors import UsageError
-from vfl_node.export.halves import About, Floats
 from vfl_node.export.reading import Given, open_given, read_cells
+from vfl_node.halves.half import About, Floats
 from vfl_node.prediction.requests import Records
 
 
-class Predicting(Protocol):
+class JoinableHalf(Protocol):
     """A half: one that was loaded from a file, or one of this node's."""
 
     @property
@@ -47,7 +47,7 @@ class Scored:
     scored: int
 
 
-def score_jointly(halves: Sequence[Predicting], given: Mapping[str, Given], *, ids: tuple[str, ...] = ("id",)) -> Scored:
+def score_jointly(halves: Sequence[JoinableHalf], given: Mapping[str, Given], *, ids: tuple[str, ...] = ("id",)) -> Scored:
     """Predict the records that all tables have.
 
     Args:
@@ -80,7 +80,7 @@ def score_jointly(halves: Sequence[Predicting], given: Mapping[str, Given], *, i
     return Scored(Records(table, text, ids, about.classes, about.threshold, about.task).csv(values), values, len(shared))
 
 
-def _arrange(halves: Sequence[Predicting]) -> tuple[Predicting, list[Predicting]]:
+def _arrange(halves: Sequence[JoinableHalf]) -> tuple[JoinableHalf, list[JoinableHalf]]:
     """The half that predicts, and the others in the order that it needs."""
     predicting = [half for half in halves if half.about.predicts]
     if len(predicting) != 1:
@@ -89,11 +89,11 @@ def _arrange(halves: Sequence[Predicting]) -> tuple[Predicting, list[Predicting]
             code="E_EXPORT",
             hint="give one half of each party: that of the party with the labels predicts",
         )
-    (last,), of = predicting, {half.about.party: half for half in halves if not half.about.predicts}
-    if lacking := [name for name in last.about.others if name not in of]:
+    (last,), given = predicting, {half.about.party: half for half in halves if not half.about.predicts}
+    if lacking := [name for name in last.about.others if name not in given]:
         raise UsageError(f"the half of {lacking[0]} is missing", code="E_EXPORT", hint="give one half of each party")
-    others = [of[name] for name in last.about.others]
-    for half in (*others, *of.values()):
+    others = [given[name] for name in last.about.others]
+    for half in (*others, *given.values()):
         if half.about.job != last.about.job or half.about.manifest_digest != last.about.manifest_digest or half not in others:
             raise UsageError(
                 f"the half of {half.about.party} is of job {half.about.job}, that of {last.about.party} of {last.about.job}",
@@ -103,7 +103,7 @@ def _arrange(halves: Sequence[Predicting]) -> tuple[Predicting, list[Predicting]
     return last, others
 
 
-def _read(half: Predicting, given: Mapping[str, Given], ids: tuple[str, ...]) -> tuple[Table, TextColumns]:
+def _read(half: JoinableHalf, given: Mapping[str, Given], ids: tuple[str, ...]) -> tuple[Table, TextColumns]:
     about = half.about
     for name in (about.party, about.role):
         if given.get(name) is not None:

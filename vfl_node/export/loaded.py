@@ -17,9 +17,9 @@ from pydantic import TypeAdapter, ValidationError
 from vfl_node.data.dates import DAY_S
 from vfl_node.data.tables import CategoricalColumn, Column, DateColumn, NumericColumn, Table
 from vfl_node.errors import UsageError
-from vfl_node.export.graph import ABOUT, check_installed, export_error
-from vfl_node.export.halves import About, Floats
 from vfl_node.export.reading import Given, open_given, read_cells
+from vfl_node.halves.graph import ABOUT, check_installed, export_error
+from vfl_node.halves.half import About, Floats
 
 CARD = "card.json"
 

@@ -17,7 +17,7 @@ from vfl_node.data.features import Encoder, Scale
 from vfl_node.data.levels import Levels
 from vfl_node.data.lists import ListLevels
 from vfl_node.data.tables import CategoricalColumn, DateColumn
-from vfl_node.export.graph import ML, Graph, export_error
+from vfl_node.halves.graph import ML, Graph, export_error
 from vfl_node.settings.declared import Kind
 
 FEBRUARY_LATE = 719_468

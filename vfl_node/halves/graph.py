@@ -36,7 +36,7 @@ def check_installed(*packages: str) -> None:
 
 
 @dataclass(frozen=True)
-class Operation:
+class GraphNode:
     """One node: what it is called, what it reads, the one value that it gives, its attributes and its domain."""
 
     kind: str
@@ -57,10 +57,10 @@ class Graph:
     taken: set[str]
     inputs: list[tuple[str, Kind, int]] = field(default_factory=list)
     constants: dict[str, NDArray[Any]] = field(default_factory=dict)
-    operations: list[Operation] = field(default_factory=list)
+    operations: list[GraphNode] = field(default_factory=list)
 
     @classmethod
-    def for_columns(cls, columns: Collection[str]) -> Graph:
+    def from_columns(cls, columns: Collection[str]) -> Graph:
         """A graph whose inputs will be these columns."""
         return cls(set(columns))
 
@@ -85,7 +85,7 @@ class Graph:
     def apply(self, kind: str, *inputs: str, domain: str = "", **attributes: Any) -> str:
         """A node of one output, by its name."""
         output = self.name(f"value_{len(self.operations)}")
-        self.operations.append(Operation(kind, inputs, output, attributes, domain))
+        self.operations.append(GraphNode(kind, inputs, output, attributes, domain))
         return output
 
     def calculate(self, kind: str, left: str, right: ArrayLike, dtype: type[Any] = np.float64) -> str:

@@ -2,49 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vfl_node.data import transforms
 from vfl_node.data.dates import date_column
-from vfl_node.data.design import LinearEncoder, LinearScale, TransformedNumbers
-from vfl_node.data.features import Encoder, Scale
+from vfl_node.data.design import LinearScale, TransformedNumbers
+from vfl_node.data.features import Scale
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.levels import Levels
 from vfl_node.data.lists import ListLevels
 from vfl_node.data.quantile_levels import QuantileLevels
 from vfl_node.data.tables import CategoricalColumn, Column, NumericColumn, Table
-from vfl_node.export.graph import export_error
-from vfl_node.training.hidden.rows import RowEncoder
+from vfl_node.halves.graph import export_error
 
 EXTREME = (np.nan, 0.0, -0.0, 1e300, -1e300, 1e-300, -1e-300, 1.0, -1.0)
 
 MOST_LEVELS = 500
-"""Of one column, that are tried."""
+"""Levels of one column that are tried."""
 
 _DAYS = (0, -1, -0.5, 0.75, 19_782, 18_321.25, 11_016, -719_162, 2_932_896, *np.arange(19_723, 20_454, 27.29))
 """Around 1970, leap days, the first and the last date that there is, and two years in every month, weekday and hour."""
 
 UNSEEN = "未見 unseen"
 
-_Reader = Scale | Levels | ListLevels | LinearScale | TransformedNumbers | QuantileLevels
 
-
-def probe_features(encoder: Encoder) -> Table:
-    """Rows for an encoder of split training."""
-    if encoder.image is not None:
-        raise export_error("a half that reads an image cannot be exported", "declare the pixels numeric, and train again")
-    return _probe(encoder.columns)
-
-
-def probe_design(encoder: LinearEncoder | RowEncoder) -> Table:
-    """Rows for the encoder of an additive model."""
-    return _probe(encoder.encodings if isinstance(encoder, RowEncoder) else encoder.columns)
-
-
-def _probe(encodings: Iterable[object]) -> Table:
+def make_probes(encodings: Iterable[object]) -> Table:
+    """Rows for encodings of columns, of any encoder. Raises UsageError of lists (``E_EXPORT``)."""
     numbers: dict[str, list[float]] = {}
     levels: dict[str, list[str]] = {}
     dates: set[str] = set()
@@ -86,8 +72,3 @@ def _marks(encoding: object) -> NDArray[np.float64]:
     if isinstance(transform, transforms.Unscaled):
         return transform.start + np.array([-2e7, -3.5, -1, 0, 0.5, 1, 7, 2e7])
     return np.empty(0)
-
-
-def columns_of(table: Table, reads: Mapping[str, object]) -> Table:
-    """The columns of ``table`` that are read; without their ids it is the same."""
-    return Table(table.ids, {name: column for name, column in table.columns.items() if name in reads})

@@ -3,30 +3,29 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 from typing_extensions import override
 
 from vfl_node.data.features import Encoder
 from vfl_node.data.tables import Table
-from vfl_node.errors import StateError
-from vfl_node.export import networks
-from vfl_node.export.columns import EncodedInputs, RawColumns, encode
-from vfl_node.export.graph import Graph, Kind, export_error
-from vfl_node.export.halves import About, Emitted, Floats, Half
-from vfl_node.export.probes import probe_features
+from vfl_node.halves import networks
+from vfl_node.halves.columns import EncodedInputs, RawColumns, encode
+from vfl_node.halves.graph import Graph, Kind, export_error
+from vfl_node.halves.half import About, Emitted, Floats, OwnHalf
+from vfl_node.halves.probes import make_probes
 from vfl_node.models import architecture_of, check_version, cut_width
 from vfl_node.models.building import build_bottom, build_classifier
 from vfl_node.models.classifier import Classifier
 from vfl_node.models.inputs import ModelInput
 from vfl_node.models.schema import InputSchema
 from vfl_node.training.network.positioned_input import PositionedInput
+from vfl_node.training.predictor import StoredModel
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.missing.calibration import AtTest, AtTraining, Calibration, Identity
 from vfl_node.training.split.missing.number_calibration import AsPredicted, NumberShift, ShiftedAtTest
@@ -37,39 +36,33 @@ from vfl_node.training.targets import TargetScale
 CPU = torch.device("cpu")
 
 
-class SplitHalf(Half):
+class SplitHalf(OwnHalf):
     """One party's half of a split network.
 
     Args:
         about: what a file says of it.
-        train: the job's section.
-        weights: parameter → tensor.
-        encoder: of its columns.
-        scoring: JSON, as :attr:`vfl_node.training.trainer.Trained.scoring`.
-        models: name → ``module:Class`` of this node's settings.
+        model: what it has stored; its ``state`` is :attr:`vfl_node.training.trainer.Trained.scoring`.
 
     Raises:
-        StateError: the weights are damaged (``E_STATE_CORRUPT``), or of another version of the model (``E_STATE_VERSION``).
-        UsageError: this node no longer has the model (``E_EXTENSION``), or it was stored without what an export needs.
+        StateError: it is damaged (``E_STATE_CORRUPT``), or of another version of the network (``E_STATE_VERSION``).
+        UsageError: this node no longer has the network (``E_EXTENSION``), an earlier version stored it, or it reads an image or
+            lists (``E_EXPORT``).
     """
 
     part_kind: ClassVar[Kind] = "float"
 
-    def __init__(
-        self,
-        about: About,
-        train: Train,
-        weights: Mapping[str, Tensor],
-        encoder: Encoder,
-        scoring: str,
-        models: Mapping[str, str],
-    ) -> None:
+    def __init__(self, about: About, model: StoredModel) -> None:
+        if not model.state:
+            raise export_error("an earlier vfl-node stored this half, without what an export needs", "train again")
+        train, encoder, weights = Train.section_of(model.job), Encoder.from_json(model.encoder), model.weights
         super().__init__(replace(about, width=cut_width(train)))
-        stored = json.loads(scoring)
+        stored = json.loads(model.state)
         self._train, self._encoder = train, encoder
-        self._architecture = architecture_of(train.model, models)
+        self._architecture = architecture_of(train.model, model.models)
         check_version(train.model, self._architecture.version, stored["model_version"])
-        schema = self._inputs(probe_features(encoder)).schema if encoder.columns else InputSchema()
+        if encoder.image is not None:
+            raise export_error("a half that reads an image cannot be exported", "declare the pixels numeric, and train again")
+        schema = self._inputs(make_probes(encoder.columns)).schema if encoder.columns else InputSchema()
         self._bottom: torch.nn.Module | None = None
         self._joint: Classifier | None = None
         self._local: Classifier | None = None
@@ -110,7 +103,7 @@ class SplitHalf(Half):
 
     @override
     def probes(self) -> Table:
-        return probe_features(self._encoder)
+        return make_probes(self._encoder.columns)
 
     @override
     def emit(self, graph: Graph, raw: RawColumns) -> Emitted:
@@ -168,14 +161,3 @@ class SplitHalf(Half):
             margins = graph.keep(LOCAL_RATE_MARGIN, np.float32), graph.keep(1 - LOCAL_RATE_MARGIN, np.float32)
             found = graph.apply("Clip", graph.apply("Sigmoid", found), *margins)
         return graph.cast(found, "double")
-
-
-def open_split(
-    about: About, train: Train, weights: Mapping[str, Tensor], encoder: str, scoring: str, models: Mapping[str, str]
-) -> SplitHalf:
-    """As :class:`SplitHalf`, of an encoder's JSON."""
-    try:
-        return SplitHalf(about, train, weights, Encoder.from_json(encoder), scoring, models)
-    except (KeyError, ValueError):
-        hint = "restore it from a backup, or train again"
-        raise StateError("the stored half does not fit its job, or is damaged", code="E_STATE_CORRUPT", hint=hint) from None

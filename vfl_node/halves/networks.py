@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from torch import Tensor, nn
 
-from vfl_node.export.columns import EncodedInputs
-from vfl_node.export.graph import Graph, export_error
+from vfl_node.halves.columns import EncodedInputs
+from vfl_node.halves.graph import Graph, export_error
 from vfl_node.models.classifier import Classifier
 from vfl_node.models.layers import BatchNorm, Dropout
 from vfl_node.models.networks import Concat, MlpBottom, MlpTop

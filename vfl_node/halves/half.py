@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vfl_node.data.tables import Table
-from vfl_node.export.columns import RawColumns
-from vfl_node.export.graph import Graph, Kind
+from vfl_node.halves.columns import RawColumns
+from vfl_node.halves.graph import Graph, Kind
 from vfl_node.job import IdForm, Job
 from vfl_node.roles import Task
 from vfl_node.settings.declared import Declared, kind_of
@@ -80,7 +80,7 @@ class Emitted:
     axes: int = 2
 
 
-class Half(ABC):
+class OwnHalf(ABC):
     """One party's half of a trained model.
 
     Attributes:
@@ -116,7 +116,7 @@ class Half(ABC):
 
     def graph(self) -> Graph:
         """An empty graph with names for its columns."""
-        return Graph.for_columns(self.about.reads)
+        return Graph.from_columns(self.about.reads)
 
     def raw(self, graph: Graph) -> RawColumns:
         """Its columns as inputs of ``graph``."""
@@ -129,8 +129,8 @@ class Half(ABC):
         return tuple(graph.read(graph.name(f"from_{name}"), self.part_kind, width) for name in self.about.others)
 
 
-def result_of(job: Job, *, predicts: bool, part: Literal["embedding", "partial_scores"]) -> Gives:
-    """What a half of ``job`` gives."""
+def result_of(job: Job, *, predicts: bool) -> Gives:
+    """What a half of ``job`` gives; one of an additive model gives partial scores instead of an embedding."""
     if not predicts:
-        return part
+        return "embedding"
     return "prediction" if job.task == "regression" else "probability"
