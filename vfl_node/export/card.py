@@ -78,7 +78,7 @@ def describe(
             "task": about.task,
         },
         "split": spec["evaluate"],
-        **{name: _figures(report.get(name)) for name in _FIGURES},
+        **{name: _figures(report.get(name), spec["evaluate"]["metrics"]) for name in _FIGURES},
         "leaks": {name: dict(meter) for name, meter in (report.get("meters") or {}).items() if meter},
         "defences": (training.get("split") or {}).get("defences", []),
         "warnings": [*alignment.get("warnings", []), *training["warnings"]],
@@ -156,15 +156,17 @@ def _counted(what: str, count: int | None) -> str:
     return f"{what}: {'not known here' if count is None else f'{count:,}'}"
 
 
-def _figures(found: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Metrics with their intervals, or gains, as a report has them; null where it has none."""
+def _figures(found: Mapping[str, Any] | None, wanted: Sequence[str]) -> dict[str, Any] | None:
+    """Metrics with their intervals, or gains, as a report has them; null where it has none, and for an unknown end."""
     if not found:
         return None
-    intervals = found.get("intervals", found)
+    is_gain = "intervals" not in found
+    intervals = found if is_gain else found["intervals"] or {}
+    values = {name: (intervals.get(name) or {}).get("mean") if is_gain else found.get(name) for name in wanted}
     return {
-        name: {"value": found[name] if "intervals" in found else each["mean"], "low": each["low"], "high": each["high"]}
-        for name, each in intervals.items()
-        if each
+        name: {"value": value, **{end: (intervals.get(name) or {}).get(end) for end in ("low", "high")}}
+        for name, value in values.items()
+        if value is not None
     }
 
 
