@@ -63,6 +63,7 @@ def test_several_passive_parties_and_no_columns() -> None:
     few = empty.take(np.arange(50))
     loaded = LoadedHalf(to_onnx(alone), "it")
     assert largest_difference(alone.predicted(few, parts), loaded.predicted(None, parts)) <= BOUND
+    assert check_file(alone, to_onnx(alone), None).probes == 50
     np.testing.assert_array_equal(loaded.score(None, {"lab": parts[0]}), loaded.predicted(None, parts))
 
 

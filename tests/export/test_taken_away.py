@@ -20,6 +20,10 @@ from vfl_node import Result, load, run
 from vfl_node.cli import app
 from vfl_node.errors import DataError, PolicyError, UsageError, VflError
 from vfl_node.execution.outcome import JobOutcome
+from vfl_node.export.exporting import to_onnx
+from vfl_node.export.folders import open_folder
+from vfl_node.export.joining import score_jointly
+from vfl_node.models import storage
 
 ROWS = 300
 CELLS = ("grün", "中文", "it's rare")
@@ -128,8 +132,6 @@ def test_a_changed_file_and_another_model_are_refused(split: Result, logistic: R
     split.export(tmp_path / "split")
     logistic.export(tmp_path / "logistic")
     clinic, lab = tables()
-    from vfl_node.export.joining import score_jointly
-
     mixed = [load(tmp_path / "split" / "clinic" / "clinic.onnx"), load(tmp_path / "logistic" / "lab" / "lab.onnx")]
     with pytest.raises(UsageError, match="of job") as refused:
         score_jointly(mixed, {"clinic": clinic, "lab": lab})
@@ -202,9 +204,21 @@ def test_what_is_not_installed_is_named(split: Result, tmp_path: Path, monkeypat
     assert json.loads((tmp_path / "cards" / "lab" / "card.json").read_text())["check"] is None
 
 
-def test_an_earlier_half_is_refused(split: Result, tmp_path: Path) -> None:
-    from vfl_node.models import storage
+def test_lists_are_predicted_but_not_exported() -> None:
+    clinic, lab = tables()
+    lab["seen"] = ["a|b", "b|c|a", ""] * (ROWS // 3)
+    job = {"align": {"protocol": "psi"}, "train": {"model": "youtube_dnn", "bottom": [4], "top": [], "epochs": 1}}
+    settings = {"passive": {"data": {"columns": {"seen": "list"}}}}
+    result = run(job, active=clinic, passive=lab, settings=settings, progress=False, predictions=True)
+    found = result.predict(active=clinic, passive=lab).to_pandas()["probability"]
+    np.testing.assert_allclose(found, result.predictions.to_pandas()["probability"], rtol=0, atol=1e-12)
+    half, _ = open_folder(result.folder / "passive")
+    with pytest.raises(UsageError, match="lists") as refused:
+        to_onnx(half)
+    assert refused.value.code == "E_EXPORT"
 
+
+def test_an_earlier_half_is_refused(split: Result, tmp_path: Path) -> None:
     shutil.copytree(split.folder / "lab", tmp_path / "lab")
     weights, head = storage.load(tmp_path / "lab" / "model.safetensors")
     storage.save(tmp_path / "lab" / "model.safetensors", weights, {k: v for k, v in head.items() if k != "scoring"})

@@ -58,15 +58,14 @@ def check_file(half: OwnHalf, model: bytes, own: Table | None) -> SelfCheck:
         UsageError: they differ by more than :data:`BOUND` (``E_EXPORT``).
     """
     loaded, found = LoadedHalf(model, "the file"), [(0.0, 0.0)]
-    probes = half.probes() if half.about.reads else None
+    probes = half.probes()
     rows = None if own is None else own.take(np.arange(min(len(own), MOST_ROWS)))
     if rows is not None:
         found.append(compare(half, loaded, rows))
-    if probes is not None:
-        found.append(compare(half, loaded, probes, most=MOST_PROBED))
+    found.append(compare(half, loaded, probes, most=MOST_PROBED))
     difference, largest = (max(each) for each in zip(*found, strict=True))
     refuse_difference(difference, BOUND, "the file")
-    return SelfCheck(0 if rows is None else len(rows), 0 if probes is None else len(probes), difference, largest)
+    return SelfCheck(0 if rows is None else len(rows), len(probes), difference, largest)
 
 
 def compare(half: OwnHalf, loaded: LoadedHalf, table: Table, most: float = np.inf) -> tuple[float, float]:

@@ -26,6 +26,9 @@ MOST_LEVELS = 500
 _DAYS = (0, -1, -0.5, 0.75, 19_782, 18_321.25, 11_016, -719_162, 2_932_896, *np.arange(19_723, 20_454, 27.29))
 """Around 1970, leap days, the first and the last date that there is, and two years in every month, weekday and hour."""
 
+LEAST = 50
+"""So many rows there are at least."""
+
 UNSEEN = "未見 unseen"
 
 
@@ -43,7 +46,7 @@ def make_probes(encodings: Iterable[object]) -> Table:
             continue
         numbers.setdefault(name, list(_DAYS if part else EXTREME)).extend(_marks(encoding))
         dates |= {name} if part else set()
-    count = max([1, *map(len, numbers.values()), *(len(each) + 1 for each in levels.values())])
+    count = max([LEAST, *map(len, numbers.values()), *(len(each) + 1 for each in levels.values())])
     columns: dict[str, Column] = {}
     for shift, (name, values) in enumerate(numbers.items()):
         spread = np.roll(np.resize(np.array([*values, np.nan]), count), shift)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -36,6 +36,15 @@ from vfl_node.training.targets import TargetScale
 CPU = torch.device("cpu")
 
 
+@dataclass(frozen=True)
+class SplitNetworks:
+    """What a party has: a bottom; or at the party with the labels the joint model, and its own one if q needs it."""
+
+    bottom: torch.nn.Module | None = None
+    joint: Classifier | None = None
+    local: Classifier | None = None
+
+
 class SplitHalf(OwnHalf):
     """One party's half of a split network.
 
@@ -45,8 +54,8 @@ class SplitHalf(OwnHalf):
 
     Raises:
         StateError: it is damaged (``E_STATE_CORRUPT``), or of another version of the network (``E_STATE_VERSION``).
-        UsageError: this node no longer has the network (``E_EXTENSION``), an earlier version stored it, or it reads an image or
-            lists (``E_EXPORT``).
+        UsageError: this node no longer has the network (``E_EXTENSION``), or an earlier version stored it
+            (``E_EXPORT``).
     """
 
     part_kind: ClassVar[Kind] = "float"
@@ -60,39 +69,30 @@ class SplitHalf(OwnHalf):
         self._train, self._encoder = train, encoder
         self._architecture = architecture_of(train.model, model.models)
         check_version(train.model, self._architecture.version, stored["model_version"])
-        if encoder.image is not None:
-            raise export_error("a half that reads an image cannot be exported", "declare the pixels numeric, and train again")
-        schema = self._inputs(make_probes(encoder.columns)).schema if encoder.columns else InputSchema()
-        self._bottom: torch.nn.Module | None = None
-        self._joint: Classifier | None = None
-        self._local: Classifier | None = None
+        self._weights = weights
+        self._networks: SplitNetworks | None = None
         if not about.predicts:
-            bottom = build_bottom(self._architecture, train, schema, train.bottom)
-            self._bottom = load_weights(bottom, "bottom", weights, CPU)
             return
-        received = [self.about.width] * len(about.others)
-        self._joint = load_weights(build_classifier(self._architecture, train, schema, received), "", weights, CPU)
         target = stored.get("target")
         self._task = stored_task(train, stored["positive_rate"], TargetScale(**target) if target else None)
         self.unit = max(abs(target["mean"]), target["deviation"]) if target else 1.0
         self._calibration = Calibration.from_json(stored["calibration"], self._task.calibration)
-        if train.missing.calibration != "none" and not schema.empty:
-            self._local = load_weights(build_classifier(self._architecture, train, schema, []), "local", weights, CPU)
 
     @override
     def part(self, table: Table) -> NDArray[np.float32]:
-        assert self._bottom is not None
+        rows, own = self._rows(table)
+        assert own.bottom is not None
         with torch.no_grad():
-            embedding: NDArray[np.float32] = self._bottom(self._rows(table)).numpy()
+            embedding: NDArray[np.float32] = own.bottom(rows).numpy()
         return embedding
 
     @override
     def predicted(self, table: Table, parts: Sequence[NDArray[Any]]) -> Floats:
-        assert self._joint is not None
-        rows = self._rows(table)
+        rows, own = self._rows(table)
+        assert own.joint is not None
         with torch.no_grad():
-            logits = self._joint(rows, [torch.from_numpy(part) for part in parts])
-            rate = self._task.base_rate(self._local(rows)) if self._local else torch.full((len(table),), self._task.rate)
+            logits = own.joint(rows, [torch.from_numpy(part) for part in parts])
+            rate = self._task.base_rate(own.local(rows)) if own.local else torch.full((len(table),), self._task.rate)
         return self._task.prediction(self._calibration.probability(logits, rate))
 
     @override
@@ -110,28 +110,47 @@ class SplitHalf(OwnHalf):
         inputs = encode(graph, raw, self._encoder)
         encoded: dict[str, tuple[str, Kind]] = {"numeric": (inputs.numeric, "float")} if inputs.numeric else {}
         encoded |= {"codes": (graph.join(list(inputs.codes)), "int64")} if inputs.codes else {}
-        if self._bottom is not None:
-            return Emitted(networks.embed(graph, self._bottom, inputs), (), encoded)
-        assert self._joint is not None
+        own = self._open(self._inputs(self.probes()).schema)
+        if own.bottom is not None:
+            return Emitted(networks.embed(graph, own.bottom, inputs), (), encoded)
+        assert own.joint is not None
         received = self.read_parts(graph)
-        logits = networks.logits(graph, self._joint, inputs, received, self.about.width)
-        return Emitted(self._predictions(graph, logits, inputs), received, encoded, 1 + (self._train.outputs > 1))
+        logits = networks.logits(graph, own.joint, inputs, received, self.about.width)
+        return Emitted(self._predictions(graph, own, logits, inputs), received, encoded, 1 + (self._train.outputs > 1))
 
-    def _rows(self, table: Table) -> ModelInput:
-        return self._inputs(table).take(np.arange(len(table)))
+    def _rows(self, table: Table) -> tuple[ModelInput, SplitNetworks]:
+        """All rows of a table, and the networks that read them."""
+        inputs = self._inputs(table)
+        return inputs.take(np.arange(len(table))), self._open(inputs.schema)
+
+    def _open(self, schema: InputSchema) -> SplitNetworks:
+        """The networks, which read rows of this ``schema``; they are built once."""
+        if self._networks is None:
+            self._networks = self._build(schema)
+        return self._networks
+
+    def _build(self, schema: InputSchema) -> SplitNetworks:
+        kind, train, weights = self._architecture, self._train, self._weights
+        if not self.about.predicts:
+            return SplitNetworks(bottom=load_weights(build_bottom(kind, train, schema, train.bottom), "bottom", weights, CPU))
+        received, local = [self.about.width] * len(self.about.others), None
+        joint = load_weights(build_classifier(kind, train, schema, received), "", weights, CPU)
+        if train.missing.calibration != "none" and not schema.empty:
+            local = load_weights(build_classifier(kind, train, schema, []), "local", weights, CPU)
+        return SplitNetworks(joint=joint, local=local)
 
     def _inputs(self, table: Table) -> PositionedInput:
         images, features = self._architecture.reads_images(), self._encoder.transform(table)
         return PositionedInput.from_features(features, np.arange(len(table)), CPU, images=images)
 
-    def _predictions(self, graph: Graph, logits: str, inputs: EncodedInputs) -> str:
+    def _predictions(self, graph: Graph, own: SplitNetworks, logits: str, inputs: EncodedInputs) -> str:
         """double[n], or [n, K]: as :meth:`predicted`."""
         exact = graph.cast(logits, "double")
         if self._train.outputs > 1:
             return graph.apply("Softmax", exact, axis=1)
         flat, number = graph.keep([-1], np.int64), isinstance(self._task, ScaledTargets)
         seen = graph.apply("Reshape", exact if number else graph.apply("Sigmoid", exact), flat)
-        seen = self._undo(graph, seen, lambda: self._base_rate(graph, inputs, flat))
+        seen = self._undo(graph, seen, lambda: self._base_rate(graph, own.local, inputs, flat))
         if isinstance(self._task, ScaledTargets):
             scale = self._task.scale
             return graph.calculate("Add", graph.calculate("Mul", seen, scale.deviation), scale.mean)
@@ -152,11 +171,11 @@ class SplitHalf(OwnHalf):
             return seen
         raise export_error(f"a calibration {type(calibration).__name__} is not exported", "train without it")
 
-    def _base_rate(self, graph: Graph, inputs: EncodedInputs, flat: str) -> str:
+    def _base_rate(self, graph: Graph, local: Classifier | None, inputs: EncodedInputs, flat: str) -> str:
         """q of each row, double[n] or a constant."""
-        if self._local is None:
+        if local is None:
             return graph.keep(float(np.float32(self._task.rate)))
-        found = graph.apply("Reshape", networks.logits(graph, self._local, inputs, [], self.about.width), flat)
+        found = graph.apply("Reshape", networks.logits(graph, local, inputs, [], self.about.width), flat)
         if not isinstance(self._task, ScaledTargets):
             margins = graph.keep(LOCAL_RATE_MARGIN, np.float32), graph.keep(1 - LOCAL_RATE_MARGIN, np.float32)
             found = graph.apply("Clip", graph.apply("Sigmoid", found), *margins)
