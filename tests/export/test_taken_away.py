@@ -204,6 +204,15 @@ def test_what_is_not_installed_is_named(split: Result, tmp_path: Path, monkeypat
     assert json.loads((tmp_path / "cards" / "lab" / "card.json").read_text())["check"] is None
 
 
+@needs_onnx
+def test_a_difference_leaves_no_file(split: Result, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("vfl_node.export.checks.BOUND", -1.0)
+    with pytest.raises(UsageError, match="would say another thing") as refused:
+        split.export(tmp_path / "x")
+    assert refused.value.code == "E_EXPORT"
+    assert not (tmp_path / "x").exists()
+
+
 def test_lists_are_predicted_but_not_exported() -> None:
     clinic, lab = tables()
     lab["seen"] = ["a|b", "b|c|a", ""] * (ROWS // 3)
