@@ -24,14 +24,15 @@ from vfl_node.version import VERSION
 
 if TYPE_CHECKING:
     from vfl_node.api import Comparison, Result, compare, log_to_mlflow, log_to_tensorboard, run
+    from vfl_node.export.loaded import load
     from vfl_node.job import Job
 
 __version__ = VERSION
 
-__all__ = ["Comparison", "Job", "Result", "__version__", "compare", "log_to_mlflow", "log_to_tensorboard", "run"]
+__all__ = ["Comparison", "Job", "Result", "__version__", "compare", "load", "log_to_mlflow", "log_to_tensorboard", "run"]
 
 _API = ("Comparison", "Result", "compare", "log_to_mlflow", "log_to_tensorboard", "run")
-_LAZY = {"Job": "vfl_node.job", **dict.fromkeys(_API, "vfl_node.api")}
+_LAZY = {"Job": "vfl_node.job", "load": "vfl_node.export.loaded", **dict.fromkeys(_API, "vfl_node.api")}
 
 
 def __getattr__(name: str) -> Any:

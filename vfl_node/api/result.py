@@ -6,9 +6,10 @@ import html
 import json
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from csv import reader
 from functools import cached_property
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import finalize
@@ -19,6 +20,9 @@ from vfl_node.process.files import write_whole
 if TYPE_CHECKING:
     import pyarrow as pa
     from torch import Tensor
+
+    from vfl_node.api.frames import Given
+    from vfl_node.export.exporting import Form
 
 PREDICTIONS = "predictions.csv"
 
@@ -112,8 +116,15 @@ class Result:
         reports: party → its report.
     """
 
-    def __init__(self, folders: Mapping[str, Path], *, scratch: Path | None = None) -> None:
-        self._folders = dict(folders)
+    def __init__(
+        self,
+        folders: Mapping[str, Path],
+        *,
+        scratch: Path | None = None,
+        tables: Mapping[str, Given] | None = None,
+        models: Mapping[str, str] | None = None,
+    ) -> None:
+        self._folders, self._tables, self._models = dict(folders), dict(tables or {}), dict(models or {})
         if scratch:
             finalize(self, shutil.rmtree, scratch, ignore_errors=True)
         self.parties = tuple(folders)
@@ -210,6 +221,52 @@ class Result:
             raise UsageError(f"{name} has no part of a model", hint="a job that only aligns trains none")
         return storage.load(self.model[name])[0]
 
+    def export(self, folder: str | Path, *, forms: Collection[Form] = ()) -> dict[str, list[Path]]:
+        """Write each party's half into a folder of its own below ``folder``, so that it works without this product.
+
+        Every file is compared with the model, on 1,000 rows of the party's table and on made-up ones, before it is written.
+
+        Args:
+            folder: made where there is none.
+            forms: ``onnx``, ``sql`` and ``card``, or some of them; none: a model, a card, and SQL where that is possible.
+
+        Returns:
+            Party → its files.
+
+        Raises:
+            UsageError: a half cannot be written so (``E_EXPORT``), or ``onnx`` or ``onnxruntime`` is not installed
+                (``E_EXTENSION``).
+        """
+        from vfl_node.export.exporting import export_folder
+        from vfl_node.export.reading import open_given
+
+        opened = {party: open_given(table, party) for party, table in self._tables.items()}
+        return {
+            party: export_folder(
+                self._folders[party], Path(folder) / party, forms=forms, table=opened.get(party), models=self._models
+            )
+            for party in self.model
+        }
+
+    def predict(self, *, id_column: str | Sequence[str] = "id", **tables: Given) -> pa.Table:
+        """What the model says of records that all given tables have: an Arrow table, as of :attr:`predictions`.
+
+        Args:
+            id_column: what identifies a record, in every table; several of composite ids.
+            tables: party, or role where one party has it, → its table: ``predict(active=clinic, passive=lab)``. A line is
+                given for each record of the party with the labels; it is empty where another table lacks the record.
+
+        Raises:
+            UsageError: a table is missing, or the model has no halves that predict in one place (``E_EXPORT``).
+            DataError: a table lacks a column of the model, or cannot be read.
+        """
+        from vfl_node.export.folders import open_folder
+        from vfl_node.export.joining import score_jointly
+
+        halves = [open_folder(self._folders[party], self._models)[0] for party in self.model]
+        ids = (id_column,) if isinstance(id_column, str) else tuple(id_column)
+        return _read_csv(BytesIO(score_jointly(halves, tables, ids=ids).csv), ids)
+
     @property
     def predictions(self) -> pa.Table:
         """What the model says of the active party's shared rows, an Arrow table (``.to_pandas()``); ids are text.
@@ -223,12 +280,15 @@ class Result:
         path = self.folder / PREDICTIONS
         if not path.exists():
             raise UsageError("this trial made no predictions", hint="run(…, predictions=True)")
-        from pyarrow import csv, string
-
         with path.open(newline="") as file:
             names = next(reader(file))
-        ids = names[: names.index("rows")]
-        return csv.read_csv(path, convert_options=csv.ConvertOptions(column_types=dict.fromkeys(ids, string())))
+        return _read_csv(path, names[: names.index("rows")])
+
+
+def _read_csv(file: Path | BytesIO, ids: Sequence[str]) -> pa.Table:
+    from pyarrow import csv, string
+
+    return csv.read_csv(file, convert_options=csv.ConvertOptions(column_types=dict.fromkeys(ids, string())))
 
 
 def _write(path: Path, content: bytes) -> Path:

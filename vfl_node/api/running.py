@@ -95,7 +95,8 @@ def run(
             if predictions:
                 extras = replace(extras, predictions=target / PREDICTIONS)
             folders = run_trial(spec, owners, target, view, extras=extras, processes=processes, tables=frames)
-            return Result(folders, scratch=target if out is None else None)
+            given_tables: dict[str, Given] = {**files, **frames}
+            return Result(folders, scratch=target if out is None else None, tables=given_tables, models=places)
         except BaseException:
             if out is None:
                 shutil.rmtree(target, ignore_errors=True)

@@ -28,6 +28,7 @@ from vfl_node.cli import (  # noqa: F401 - they register
     check,
     compare,
     doctor,
+    export,
     extensions,
     jobs,
     ledger,

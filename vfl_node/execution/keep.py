@@ -69,6 +69,7 @@ def keep(
             "party": session.name,
             "encoder": trained.encoder,
             "input": run.data.table.digest().hex(),
+            **({"scoring": trained.scoring} if trained.scoring else {}),
             **({"classes": json.dumps(run.data.table.classes)} if run.data.table.classes else {}),
         }
         storage.save(folder.artefacts / "model.safetensors", trained.weights, head)

@@ -54,6 +54,7 @@ class TrainerParts:
         joined: a function that predicts with the halves of all parties in one place, for a trial whose tables have one owner:
             (active, passives, positions) → float64[k] or [k, K]. Each half is a
             :class:`~vfl_node.training.predictor.KeptHalf`; ``passives`` is a sequence in the job's order.
+        exported: the :class:`~vfl_node.halves.half.OwnHalf` that a party's stored half is outside of the product, if any.
         embedded: the :class:`~vfl_node.training.predictor.Embeddings` that a passive party's kept half computes, so that its
             owner can attack them (``vfl-node audit``).
         estimated: a function that estimates the joint attack: (table, train, models) → figure.
@@ -69,6 +70,7 @@ class TrainerParts:
     serving: str = ""
     joined: str = ""
     embedded: str = ""
+    exported: str = ""
     estimated: str = ""
     reveals: str = ""
     serving_reveals: str = ""

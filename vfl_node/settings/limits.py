@@ -218,6 +218,12 @@ class Limits(Frozen):
     linkage: LinkageLimits = LinkageLimits()
     attacks: AttackLimits = AttackLimits()
     budgets: Budgets = Budgets()
+    allow_export: Annotated[bool, MOST] = Field(
+        default=False,
+        description="whether this node's half of a model may be written to files of its own (vfl-node export). It binds this "
+        "node's half alone. A half holds levels and quantiles, which are cells of the table, and whoever has the halves of all "
+        "parties predicts without any count",
+    )
     hours: Annotated[tuple[Window, ...], Field(min_length=1)] | Any_ = Field(
         default="any",
         description="when a job may begin, such as mon-fri 18:00-06:00, in the policy's zone; hours past midnight belong to "

@@ -46,6 +46,7 @@ PRESETS: Mapping[Preset, Limits] = {
         tables="any",
         coordinators="any",
         reveal="any",
+        allow_export=True,
         min_own_rows=1,
         min_peer_rows=1,
         size=SizeLimits(parameters=10**12, steps=10**12),

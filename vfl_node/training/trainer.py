@@ -134,6 +134,7 @@ class Trained:
         warnings: whole sentences for this party's owner.
         weights: this party's part of the model, first repeat: parameter → tensor on the CPU.
         encoder: JSON of the encoder that belongs to ``weights``.
+        scoring: JSON of what else makes predictions of them in one place, without a secret; empty where the job says all of it.
         columns: what it makes of each of this party's own columns.
         servable: what predictions need besides; None where the model makes none.
         audits: what this party's own attacks on what it sent have found.
@@ -152,6 +153,7 @@ class Trained:
     warnings: tuple[str, ...] = ()
     weights: Mapping[str, Tensor] = field(default_factory=dict)
     encoder: str = ""
+    scoring: str = field(default="", repr=False)
     columns: tuple[EncodedColumn, ...] = ()
     servable: Servable | None = None
     audits: Audits = field(default_factory=Audits)

@@ -82,6 +82,11 @@ class Series:
         return tuple(round(value * 2**_TABLE_BITS) for value in self._real * self._rates)
 
     @property
+    def terms_of_sines(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """In plain numbers: float64[K] before the sines, and float64[K] by which x is multiplied in them."""
+        return self._real, self._rates
+
+    @property
     def _real(self) -> NDArray[np.float64]:
         return np.array(self.coefficients, dtype=np.float64) / ONE
 

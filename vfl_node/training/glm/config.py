@@ -27,6 +27,7 @@ class GeneralisedLinear(TrainerConfig):
         report_section="vfl_node.training.glm.section:GlmSection",
         plan="vfl_node.training.glm.costs:GlmPlan",
         table="vfl_node.training.glm.table_use:GlmTableUse",
+        exported="vfl_node.training.glm.exported:RegressionHalf",
         serving="vfl_node.training.glm.predictor:GlmPredictor",
         joined="vfl_node.training.glm.predictor:predict",
         reveals="vfl_node.training.glm.reveals:declare",

@@ -30,6 +30,7 @@ class Hidden(TrainerConfig):
         report_section="vfl_node.training.hidden.section:HiddenSection",
         plan="vfl_node.training.hidden.plan:HiddenTrainingPlan",
         table="vfl_node.training.hidden.table_use:HiddenTableUse",
+        exported="vfl_node.training.hidden.exported:HiddenHalf",
         serving="vfl_node.training.hidden.prediction.predictor:HiddenPredictor",
         joined="vfl_node.training.hidden.prediction.predictor:predict",
         reveals="vfl_node.training.hidden.reveals:declare",

@@ -42,6 +42,7 @@ class Train(NetworkConfig):
         table="vfl_node.training.split.table_use:SplitTableUse",
         serving="vfl_node.training.split.prediction.predictor:SplitPredictor",
         joined="vfl_node.training.split.prediction.kept:predict",
+        exported="vfl_node.training.split.exported:SplitHalf",
         embedded="vfl_node.training.split.prediction.kept:KeptEmbeddings",
         estimated="vfl_node.training.split.joint_estimate:estimate",
         reveals="vfl_node.training.split.reveals:declare",

@@ -231,6 +231,7 @@ def _result(session: Session, data: TrainingData, journal: Journal, first: Evalu
         ),
         weights=journal.weights,
         encoder=journal.encoder,
+        scoring=json.dumps({**journal.scoring, "model_version": journal.shared["model_version"]}, sort_keys=True),
         columns=encoded_columns(data.table, Encoder.from_json(journal.encoder).columns),
         servable=Servable(json.dumps({**journal.scoring, **journal.shared, "version": VERSION}, sort_keys=True), shown),
         audits=Audits(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
 from typing import TypeVar
 
@@ -87,7 +87,7 @@ class Embedder(SplitSide, EmbeddingSide):
     ) -> None:
         super().__init__(model, alignment, table, device)
         bottom = build_bottom(self.architecture, model.train, self.inputs.schema, model.train.bottom)
-        self._bottom = _load(bottom, "bottom", model, device)
+        self._bottom = load_weights(bottom, "bottom", model.weights, device)
         self._owned = torch.from_numpy(alignment.owned).to(device)
         strategy = model.train.missing.feature_strategy
         self._substitute = substitute(strategy, self.draws) if alignment.missing else None
@@ -208,13 +208,14 @@ class Scorer(SplitSide, ScoringSide):
         self.unnamed = self.inputs.schema.empty and model.passive_parties == 1
         received = [self.terms.width] * model.passive_parties
         joint = build_classifier(self.architecture, train, self.inputs.schema, received)
-        self._model = _load(joint, "", model, device)
+        self._model = load_weights(joint, "", model.weights, device)
         calibration, self._task = model.scoring
         self._calibration = Calibration.from_json(calibration, self._task.calibration)
         shifted = train.missing.calibration != "none" and not self.inputs.schema.empty
         self._local: Classifier | None = None
         if shifted:
-            self._local = _load(build_classifier(self.architecture, train, self.inputs.schema, []), "local", model, device)
+            alone = build_classifier(self.architecture, train, self.inputs.schema, [])
+            self._local = load_weights(alone, "local", model.weights, device)
 
     def own_probability(self, positions: Positions, embeddings: Sequence[Tensor]) -> Probabilities:
         """Predictions for this party, float64[B] or float64[B, K], of the rows at ``positions``.
@@ -253,14 +254,16 @@ class Scorer(SplitSide, ScoringSide):
         return self._task.base_rate(local_logits(self._local, self.inputs, positions))
 
 
-def _load(module: Module, prefix: str, model: SplitModel, device: torch.device) -> Module:
-    """``module`` with the stored weights under ``prefix``, ready to predict."""
+def load_weights(module: Module, prefix: str, weights: Mapping[str, Tensor], device: torch.device) -> Module:
+    """``module`` with those of a half's stored ``weights`` that are under ``prefix``, ready to predict.
+
+    Raises:
+        StateError: they do not fit (``E_STATE_CORRUPT``).
+    """
     apart = ("local.", "substitute.")
-    weights = (
-        take_part(prefix, model.weights) if prefix else {k: v for k, v in model.weights.items() if not k.startswith(apart)}
-    )
+    own = take_part(prefix, weights) if prefix else {k: v for k, v in weights.items() if not k.startswith(apart)}
     try:
-        module.load_state_dict(weights)
+        module.load_state_dict(own)
     except RuntimeError:
         raise StateError(
             "the model that was kept does not fit its job, or is damaged",

@@ -1,0 +1,116 @@
+"""Writes the files of one half, after all of them are made and compared: a refusal leaves none."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from vfl_node.data.readers.contract import Reader
+from vfl_node.data.tables import Table
+from vfl_node.errors import UsageError
+from vfl_node.export import card
+from vfl_node.export.checks import SelfCheck, check_file
+from vfl_node.export.folders import open_folder
+from vfl_node.export.loaded import CARD, FORM, FileForm
+from vfl_node.export.reading import read_cells
+from vfl_node.halves.graph import Kind, check_installed
+from vfl_node.halves.half import OwnHalf
+from vfl_node.models import NONE_DECLARED
+from vfl_node.process.files import private_folder, write_whole
+
+Form = Literal["onnx", "sql", "card"]
+
+FORMS: tuple[Form, ...] = ("onnx", "sql", "card")
+
+
+def export_half(
+    half: OwnHalf,
+    report: Mapping[str, Any],
+    target: Path,
+    *,
+    forms: Collection[Form] = (),
+    own: Table | None = None,
+    ids: tuple[str, ...] = ("id",),
+) -> list[Path]:
+    """Write the files of one half into ``target`` (0700, each file 0600).
+
+    Args:
+        half: the half.
+        report: of its party.
+        target: a folder, made where there is none; files of an earlier export are replaced.
+        forms: what is wanted; none: a model, a card, and SQL where that is possible.
+        own: the party's table, of which rows are compared; None: made-up rows are.
+        ids: the id columns, for SQL.
+
+    Returns:
+        The files.
+
+    Raises:
+        UsageError: the half cannot be written so, or differs from what would be written (``E_EXPORT``); a package is not
+            installed (``E_EXTENSION``); the folder cannot be written (``E_FILE``).
+    """
+    from vfl_node.export.sql import check_select, select_of
+    from vfl_node.training.additive.exported import SummedHalf
+
+    wanted = forms or FORMS
+    made: dict[str, bytes] = {}
+    checked: SelfCheck | None = None
+    if "onnx" in wanted:
+        check_installed("onnx", "onnxruntime")
+        made[f"{half.about.party}.onnx"] = model = to_onnx(half)
+        checked = check_file(half, model, own)
+    if "sql" in wanted:
+        try:
+            select = select_of(half, ids)
+            assert isinstance(half, SummedHalf)
+            check_select(half, select, own)
+            made[f"{half.about.party}.sql"] = select.text.encode()
+        except UsageError as error:
+            if forms or error.code != "E_EXPORT":
+                raise
+    if "card" in wanted:
+        files = [card.ExportedFile(name, hashlib.sha256(content).hexdigest(), len(content)) for name, content in made.items()]
+        described = card.describe(report, half, files, checked)
+        made |= {CARD: card.to_json(described), "card.md": card.to_markdown(described)}
+    try:
+        private_folder(target)
+        for name, content in made.items():
+            write_whole(target / name, content)
+    except OSError as error:
+        raise UsageError(f"cannot write {target}: {error.strerror}", code="E_FILE", hint="name another folder") from None
+    return [target / name for name in made]
+
+
+def export_folder(
+    folder: Path,
+    target: Path,
+    *,
+    forms: Collection[Form] = (),
+    table: Reader | None = None,
+    ids: tuple[str, ...] = ("id",),
+    models: Mapping[str, str] = NONE_DECLARED,
+) -> list[Path]:
+    """As :func:`export_half`, of the half that a job has left in ``folder``; ``table`` reads the party's table, and is closed.
+
+    Raises:
+        StateError: as :func:`vfl_node.export.folders.open_folder`.
+        DataError: the table cannot be read, or lacks a column of the half.
+    """
+    half, report = open_folder(folder, models)
+    own = None if table is None or not half.about.reads else read_cells(table, half.about.reads)[0]
+    return export_half(half, report, target, forms=forms, own=own, ids=ids)
+
+
+def to_onnx(half: OwnHalf) -> bytes:
+    """The half as an ONNX file."""
+    graph = half.graph()
+    emitted = half.emit(graph, half.raw(graph))
+    result = graph.name(half.about.gives)
+    encoded = {part: graph.name(part) for part in emitted.encoded}
+    form = FileForm(half.about, emitted.received, result, encoded)
+    kind: Kind = "double" if half.about.predicts else half.part_kind
+    outputs = {result: (emitted.result, kind, emitted.axes)}
+    outputs |= {encoded[part]: (*value, 2) for part, value in emitted.encoded.items()}
+    return graph.to_bytes(outputs, FORM.dump_json(form).decode())

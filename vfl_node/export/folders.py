@@ -1,0 +1,75 @@
+"""A party's half, from the folder in which a job has left its model and its report."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from vfl_node.configuration.registry import load
+from vfl_node.errors import StateError
+from vfl_node.halves.graph import export_error
+from vfl_node.halves.half import About, OwnHalf, result_of
+from vfl_node.job import Job, parse_job
+from vfl_node.models import NONE_DECLARED, storage
+from vfl_node.report.stored import read_report
+from vfl_node.training.predictor import StoredModel, predictor_of
+
+MODEL = "model.safetensors"
+
+
+def job_in(report: Mapping[str, Any]) -> Job:
+    """The job of a report. Raises UsageError: this version cannot read it any more."""
+    return parse_job(json.dumps(report["job"]["spec"]), source="the job of the report")
+
+
+def open_folder(folder: Path, models: Mapping[str, str] = NONE_DECLARED) -> tuple[OwnHalf, dict[str, Any]]:
+    """The half, and the report of its party.
+
+    Args:
+        folder: with ``model.safetensors`` and ``report.json``: of a job of a node, or of one party of ``vfl-node run``.
+        models: name → ``module:Class`` of this node's settings.
+
+    Raises:
+        UsageError: there is no report, or no half that can be exported (``E_EXPORT``); this node no longer has the model
+            (``E_EXTENSION``).
+        StateError: the half is damaged (``E_STATE_CORRUPT``), or another version stored it (``E_STATE_VERSION``).
+    """
+    report = read_report(folder)
+    job, party = job_in(report), str(report["party"])
+    if not (folder / MODEL).exists():
+        raise export_error(
+            f"{party} has no half of a model in {folder}", "name a job that has trained one, at a party with data"
+        )
+    weights, head = storage.load(folder / MODEL)
+    if head.get("manifest_digest") != job.digest():
+        hint = "restore the folder from a backup, or train again"
+        raise StateError(f"{MODEL} and report.json in {folder} are of two jobs", code="E_STATE_CORRUPT", hint=hint)
+    place = job.train.parts.exported if job.train else ""
+    if not place:
+        trainer = job.train.algorithm if job.train else "none"
+        raise export_error(f"halves of trainer {trainer!r} are not exported", "train by split, linear, logistic or hidden")
+    model = StoredModel(job, weights, head["encoder"], head.get("scoring", ""), models)
+    kind: Callable[[About, StoredModel], OwnHalf] = load(place, what="the half of a model")
+    return kind(_describe(job, report, head), model), report
+
+
+def _describe(job: Job, report: Mapping[str, Any], head: Mapping[str, str]) -> About:
+    party, role = str(report["party"]), str(report["role"])
+    others = tuple(name for name in job.parties.data if name != party)
+    predicts = role == job.label_holder
+    return About(
+        party=party,
+        role=role,
+        job=str(report["job"]["id"]),
+        manifest_digest=job.digest(),
+        others=others if predicts else (),
+        gives=result_of(job, predicts=predicts),
+        width=0,
+        reads=dict(predictor_of(job.train).column_kinds(head["encoder"])),
+        id_form=job.align.id_form,
+        task=job.task,
+        classes=tuple(json.loads(head.get("classes", "[]"))),
+        threshold=job.evaluate.threshold,
+    )
