@@ -127,8 +127,7 @@ def kept_half(settings: Settings, job: Job, folder: JobFolder, table: Table) -> 
             "took a part of it)",
         )
     state, encoder = (stored.serving, stored.encoder) if stored else ("", head["encoder"])
-    job = stored.trained_by(job) if stored else job
-    model = StoredModel(job, weights, encoder, state, settings.models)
+    model = StoredModel(job.choose(head.get("trial")), weights, encoder, state, settings.models)
     rows = np.arange(len(table), dtype=np.int64)
     own = Alignment(spec=job.align.spec, group=job.align.group, rows=rows, ours=len(table), peers={})
     alignment = aligned[0] if aligned else own

@@ -26,7 +26,6 @@ from vfl_node.models import storage
 from vfl_node.process import failpoints
 from vfl_node.process.files import read_checked, remove, write_checked, write_whole
 from vfl_node.training.prediction.stored import StoredPredictor
-from vfl_node.training.schedule import SPLIT
 from vfl_node.transport.pipe import Traffic
 
 _ANEW = "submit the job again as a new one"
@@ -133,7 +132,7 @@ class JobFolder(JobOutcome):
     @property
     def split(self) -> Path:
         """The seed by which rows were held out, for jobs that use the alignment again."""
-        return self.path / SPLIT
+        return self.path / "split"
 
     @property
     def earlier_split(self) -> Path:

@@ -69,6 +69,7 @@ def keep(
             "party": session.name,
             "encoder": trained.encoder,
             "input": run.data.table.digest().hex(),
+            **({} if trained.chosen is None else {"trial": str(trained.chosen)}),
             **({"scoring": trained.scoring} if trained.scoring else {}),
             **({"classes": json.dumps(run.data.table.classes)} if run.data.table.classes else {}),
         }
@@ -78,6 +79,8 @@ def keep(
     reusable = session.job.serve or not session.job.align.spec.coordinated
     if aligned and reusable and not folder.trial.keeps:
         write_checked(folder.rows, Marks.from_table(run.data.table, mark_secret(session.memory)).to_bytes())
+    if trained and trained.split and not folder.trial.keeps:
+        write_checked(folder.split, trained.split)
     report = envelope.build(
         job=session.job,
         job_id=session.attempt.job_id,

@@ -139,5 +139,5 @@ def _half(job: Job, party: TrialParty) -> KeptHalf:
             f"the table of {settings.name} has changed during the run", code="E_INPUT_CHANGED", hint="run the trial again"
         )
     weights, _ = storage.load(folder.artefact("model.safetensors"))
-    model = StoredModel(stored.trained_by(job), weights, stored.encoder, stored.serving, settings.models)
+    model = StoredModel(job.choose(stored.trial), weights, stored.encoder, stored.serving, settings.models)
     return KeptHalf(model, aligned[0], party.table, settings.protection.defences)

@@ -50,7 +50,7 @@ def open_folder(folder: Path, models: Mapping[str, str] = NONE_DECLARED) -> tupl
     if not place:
         trainer = job.train.algorithm if job.train else "none"
         raise export_error(f"halves of trainer {trainer!r} are not exported", "train by split, linear, logistic or hidden")
-    model = StoredModel(job, weights, head["encoder"], head.get("scoring", ""), models)
+    model = StoredModel(job.choose(head.get("trial")), weights, head["encoder"], head.get("scoring", ""), models)
     kind: Callable[[About, StoredModel], OwnHalf] = load(place, what="the half of a model")
     return kind(_describe(job, report, head), model), report
 

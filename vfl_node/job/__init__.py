@@ -178,6 +178,10 @@ class Job(Frozen):
         train = {**self.train.model_dump(), **self.sweep.settings()[number]}
         return Job.model_validate({**self.model_dump(exclude={"sweep"}), "train": train})
 
+    def choose(self, trial: int | str | None) -> Job:
+        """The job that has trained the model: that of the trial of this number, where a sweep has chosen one."""
+        return self if trial is None else self.trial(int(trial))
+
     @property
     def trials(self) -> tuple[Job, ...]:
         """The jobs of all trials of the sweep; without one the job alone."""

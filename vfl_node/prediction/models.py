@@ -64,7 +64,7 @@ def load_model(settings: Settings, trained: Job, folder: JobFolder, stored: Stor
         hint = "restore it from a backup, or train again"
         raise StateError(f"the alignment of job {folder.path.name} is gone", code="E_STATE_LOST", hint=hint)
     weights, _ = storage.load(folder.artefact("model.safetensors"))
-    trained = stored.trained_by(trained)
+    trained = trained.choose(stored.trial)
     half = StoredModel(trained, weights, stored.encoder, stored.serving, settings.models, table_name(settings, trained))
     predictor_of(trained.train).check(half)
     return Model(half, aligned[0], bytes.fromhex(stored.input), folder.shown, folder.rows)

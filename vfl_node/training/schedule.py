@@ -16,12 +16,8 @@ from numpy.typing import NDArray
 
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.process import failpoints
-from vfl_node.process.files import write_checked
 from vfl_node.session.session import Session
 from vfl_node.session.toss import toss
-
-SPLIT = "split"
-"""The file in a job's folder that keeps the seed by which it held out rows."""
 
 
 class Parts(NamedTuple):
@@ -93,15 +89,11 @@ class Schedule:
 async def toss_schedule(session: Session, size: int, salt: int) -> Schedule:
     """The schedule of a training: batches by a seed that is tossed now, held-out rows as in a job whose alignment is reused.
 
-    By which seed rows were held out is kept for later jobs over the same alignment. A party that knew the seed of batches
-    before the job was written could choose ``salt`` so that a row stands alone in a batch.
+    A party that knew the seed of batches before the job was written could choose ``salt`` so that a row is alone in a batch.
 
-    Raises, and leaks: as :func:`~vfl_node.session.toss.toss`; OSError.
+    Raises, and leaks: as :func:`~vfl_node.session.toss.toss`.
     """
-    seed = await toss(session, session.randomness.derive("toss"))
-    schedule = Schedule(seed, size, salt, session.attempt.split)
-    write_checked(session.attempt.folder / SPLIT, schedule.split_seed)
-    return schedule
+    return Schedule(await toss(session, session.randomness.derive("toss")), size, salt, session.attempt.split)
 
 
 def cut(positions: NDArray[np.int64], batch_size: int) -> list[NDArray[np.int64]]:

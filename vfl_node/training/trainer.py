@@ -142,6 +142,7 @@ class Trained:
         held_out: int64[t], shared positions held out in the first repeat, ascending.
         validated: int64[v], shared positions set apart for validation in it, ascending.
         trials: of a sweep, in their order.
+        split: the seed by which rows were held out, for jobs over the same alignment; empty: they hold out others.
     """
 
     epochs: tuple[Epoch, ...]
@@ -161,6 +162,7 @@ class Trained:
     held_out: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     validated: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     trials: tuple[Trial, ...] = ()
+    split: bytes = field(default=b"", repr=False)
 
     @property
     def chosen(self) -> int | None:

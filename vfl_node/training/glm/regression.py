@@ -262,6 +262,7 @@ class _Regression:
             epochs=tuple(epochs),
             steps=place.step,
             rows=rows,
+            split=self._schedule.split_seed,
             device="cpu",
             disclosures=learns(session.job.parties, train, evaluate, numbers),
             section=GlmSection(

@@ -45,6 +45,7 @@ class Journal:
             ``unaligned``, each where there is such an attachment.
         so_far: what they leave to the next repeat.
         saved: tensors of the half under way, from a checkpoint; None to begin it anew.
+        split: as :attr:`vfl_node.training.schedule.Schedule.split_seed`; likewise.
         rows: shared rows trained and tested on.
         steps: training steps done.
         stopping: of the repeat under way; None before it begins, and without validation.
@@ -67,6 +68,7 @@ class Journal:
     findings: dict[str, Any] = field(default_factory=dict)
     so_far: Mapping[str, Mapping[str, Tensor]] = field(default_factory=dict)
     saved: Mapping[str, Tensor] | None = None
+    split: bytes = b""
     rows: tuple[int, int] = (0, 0)
     steps: int = 0
     stopping: Stopping | None = None

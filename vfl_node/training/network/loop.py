@@ -114,7 +114,7 @@ async def train(
     trained, tested, validated = (-(-len(rows) // section.batch_size) for rows in parts)  # numbers of batches
 
     journal = resume(checkpoints, resume_from, schedule.fingerprint)
-    journal.rows = len(training), len(testing)
+    journal.rows, journal.split = (len(training), len(testing)), schedule.split_seed
     journal.testing, journal.validated = testing, validation
     version = architecture_of(section.model, session.policy.models).version
     journal.shared = {"model_version": version, "draws": draws.hex(), "batches": schedule.derive("predictions").hex()}

@@ -34,11 +34,12 @@ async def finish_active(session: Session, data: TrainingData, journal: Journal, 
         for channel in session.data_peers.values():
             await send_figures(channel, figures, summary.metrics, validated=len(journal.validated) > 0)
     warnings = (*trained.warnings, *_overfitting(session, journal, summary, shifted=shifted))
-    return dataclasses.replace(trained, results=summary, warnings=warnings)
+    return dataclasses.replace(trained, results=summary, warnings=warnings, split=journal.split)
 
 
 async def finish_passive(session: Session, journal: Journal, trained: Trained) -> Trained:
     """``trained`` with what the active party tells a passive one. Raises ProtocolError: not the figures that were due."""
+    trained = dataclasses.replace(trained, split=journal.split)
     if not session.job.evaluate.share_with_passive:
         return trained
     names, validated = session.job.evaluate.metrics, len(journal.validated) > 0

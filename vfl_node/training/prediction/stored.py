@@ -14,7 +14,6 @@ from pydantic import StringConstraints, TypeAdapter, ValidationError
 from vfl_node.configuration import versions
 from vfl_node.configuration.models import Frozen
 from vfl_node.errors import PolicyError, StateError
-from vfl_node.job import Job
 from vfl_node.process.files import add_head, read_checked, write_checked
 from vfl_node.settings.refusals import tell_why
 from vfl_node.training.prediction.names import find_known, join, missing
@@ -54,10 +53,6 @@ class StoredPredictor(Frozen):
     held_out: tuple[int, ...] | None = None
     validated: tuple[int, ...] | None = None
     trial: int | None = None
-
-    def trained_by(self, job: Job) -> Job:
-        """The job that trained the model: of a sweep, that of the chosen trial."""
-        return job if self.trial is None else job.trial(self.trial)
 
     def to_json(self) -> str:
         """As JSON, with the version of its form."""
