@@ -40,7 +40,7 @@ def soak(world: World) -> tuple[str, int, str]:
         world.same(kind, job_id)
         for name in parties_of(kind):
             folder = world.federation.job_folder(name, job_id)
-            world.federation.wait_until(lambda folder=folder: {path.name for path in folder.iterdir()} == {"artefacts"})
+            world.federation.wait_until(lambda folder=folder: world.federation.is_cleared(folder))
         if number + 1 == WARM:
             at_first = {name: held(world, name) for name in NAMES}
     grown = {}

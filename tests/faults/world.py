@@ -206,7 +206,7 @@ class World:
                 job_id = self.submit(kind)
                 self.outcome(kind, job_id)
                 folder = self.federation.job_folder(name, job_id)
-                self.federation.wait_until(lambda folder=folder: {path.name for path in folder.iterdir()} == {"artefacts"})
+                self.federation.wait_until(lambda folder=folder: self.federation.is_cleared(folder))
                 told = self._told(name, before)
                 found[name] = {point: range(started[point] + 1, told[point] + 1) for point in told}
                 self.again(name)

@@ -54,6 +54,10 @@ TWO = {"clinic": "active", "lab": "passive"}
 THREE = TWO | {"notary": "coordinator"}
 
 
+LEFT = {"artefacts", "alignment", "rows", "split"}
+"""What a done job may leave in its folder: its report and model, and what a job needs that uses its alignment again."""
+
+
 def accepting(*submitters: str) -> list[dict[str, Any]]:
     """Lines ``approve`` of a policy by which jobs of these run without asking."""
     return [{"name": "accepted", "when": {"submitters": [*submitters]}, "by": "rule"}]
@@ -351,6 +355,11 @@ class Federation:
                 return subprocess.Popen([*words, *arguments], stdout=file, stderr=file, stdin=subprocess.DEVNULL)
 
         return start
+
+    @staticmethod
+    def is_cleared(folder: Path) -> bool:
+        """Whether a done job has left nothing else than :data:`LEFT`, such as its secrets."""
+        return "artefacts" in (names := {path.name for path in folder.iterdir()}) and names <= LEFT
 
     @staticmethod
     def wait_until(condition: Any, seconds: float = GENEROUS_S) -> None:

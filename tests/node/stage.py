@@ -48,7 +48,7 @@ class Stage:
             assert view["state"] == "done", (name, view, self.federation.log(name)[-3000:])
         for name in self.federation.roles:
             folder = self.federation.job_folder(name, job_id)
-            self.federation.wait_until(lambda folder=folder: {path.name for path in folder.iterdir()} == {"artefacts"})
+            self.federation.wait_until(lambda folder=folder: self.federation.is_cleared(folder))
             lines = (self.shared / f"{name}-drawn").read_text().splitlines()
             drawn = {line.split()[1] for line in lines if line.startswith(job_id)}
             assert drawn == {self.federation.report(name, job_id)["drawn"]}

@@ -55,7 +55,7 @@ def jobs(nodes: Any) -> dict[str, str]:
         assert state == ("failed" if what == "failed" else "done"), (what, nodes.log("lab")[-2000:])
         nodes.end("clinic", ids[what])
     folder = nodes.job_folder("lab", ids["plain"])
-    nodes.wait_until(lambda: {path.name for path in folder.iterdir()} == {"artefacts"})
+    nodes.wait_until(lambda: nodes.is_cleared(folder))
     return ids
 
 

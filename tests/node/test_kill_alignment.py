@@ -181,7 +181,7 @@ def test_files_are_private_and_go_with_the_job(nodes: Nodes) -> None:
     nodes.outcome(job_id)
     for name in ("clinic", "lab"):
         folder = nodes.federation.job_folder(name, job_id)
-        nodes.federation.wait_until(lambda folder=folder: {path.name for path in folder.iterdir()} == {"artefacts"})
+        nodes.federation.wait_until(lambda folder=folder: nodes.federation.is_cleared(folder))
         partner = nodes.federation.folder / name / "state" / "partners" / OTHER[name]
         assert stat.S_IMODE(partner.stat().st_mode) == 0o700
         kept = {path.name.split("-")[0]: stat.S_IMODE(path.stat().st_mode) for path in partner.iterdir()}

@@ -178,7 +178,7 @@ def test_the_key_is_kept_until_both_have_done_and_forgotten_with_the_job(nodes: 
     assert (folder / "seed").exists()
     nodes.federation.start("lab")
     assert nodes.outcome("coordinator-open-scores", job_id) == expected
-    nodes.federation.wait_until(lambda: {path.name for path in folder.iterdir()} == {"artefacts"})
+    nodes.federation.wait_until(lambda: nodes.federation.is_cleared(folder))
     assert {path.name for path in (folder / "artefacts").iterdir()} == {
         "report.html",
         "report.json",

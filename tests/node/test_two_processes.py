@@ -65,7 +65,7 @@ def test_two_jobs_and_an_orderly_end(federation: Any, trial: Any) -> None:
         assert all(epoch["loss"] is None for epoch in theirs["training"]["epochs"])
         assert ours["manifest_digest"] == theirs["manifest_digest"]
         folder = federation.job_folder("lab", job_id)
-        federation.wait_until(lambda folder=folder: {path.name for path in folder.iterdir()} == {"artefacts"})  # no secrets
+        federation.wait_until(lambda folder=folder: federation.is_cleared(folder))  # no secrets
     check_trace(federation, job_id, trial)
     health = federation.client("clinic").health()
     assert health["peers"]["lab"]["online"] is True
@@ -145,7 +145,7 @@ def test_a_node_that_dies_at_the_very_end_loses_nothing(federation: Any, victim:
     for party in ("clinic", "lab"):
         assert federation.end(party, job_id)["state"] == "done", federation.log(party)
         folder = federation.job_folder(party, job_id)
-        federation.wait_until(lambda folder=folder: {path.name for path in folder.iterdir()} == {"artefacts"})
+        federation.wait_until(lambda folder=folder: federation.is_cleared(folder))
         assert {path.name for path in (folder / "artefacts").iterdir()} >= {"model.safetensors", "report.json"}
 
 

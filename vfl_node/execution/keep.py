@@ -77,7 +77,7 @@ def keep(
     if trained and trained.servable and (session.job.serve or folder.trial.keeps):
         _keep_predictor(run, trained, trained.servable)
     reusable = session.job.serve or not session.job.align.spec.coordinated
-    if aligned and reusable and not folder.trial.keeps:
+    if aligned and reusable and not session.job.predict and not folder.trial.keeps:
         write_checked(folder.rows, Marks.from_table(run.data.table, mark_secret(session.memory)).to_bytes())
     if trained and trained.split and not folder.trial.keeps:
         write_checked(folder.split, trained.split)
