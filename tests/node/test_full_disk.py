@@ -24,7 +24,7 @@ from tests.thorough import every
 from vfl_node.errors import StateError, UsageError
 from vfl_node.execution import folder as job_folder
 from vfl_node.node import partners, running, serving, store, work
-from vfl_node.node.faults import explain
+from vfl_node.node.faults import explain, explaining
 from vfl_node.node.service import Node
 from vfl_node.settings.node import Data, Peer, Settings
 from vfl_node.trust import tokens
@@ -150,7 +150,7 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Disk]:
         write = store.Store._write
 
         def written(of: Any, record: Any, verb: Any, *documents: Any) -> None:
-            with of._explain_errors():
+            with explaining():
                 made.pass_by(of.folder.parent.name)
             write(of, record, verb, *documents)
 

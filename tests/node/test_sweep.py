@@ -176,9 +176,9 @@ def test_the_largest_trial_and_all_steps_count_towards_limits() -> None:
             "",
             "trial 2 .* is no training: train.learning_rate: Input should be greater than 0",
         ),
-        ("{over: {epochs: [1, 2], batch_size: [32, 64]}, by: random, trials: 5}", "", "trials, of 2 to 4"),
+        ("{over: {epochs: [1, 2], batch_size: [32, 64]}, by: drawn, trials: 5}", "", "trials, of 2 to 4"),
         ("{over: {epochs: [1, 2, 3, 4, 5, 6, 7, 8, 9], batch_size: [1, 2, 3, 4, 5, 6, 7, 8]}}", "", "72 combinations"),
-        (f"{{over: {{{', '.join(f'{key}: {list(range(1, 12))}' for key in MANY)}}}, by: random, trials: 9}}", "", "14641 comb"),
+        (f"{{over: {{{', '.join(f'{key}: {list(range(1, 12))}' for key in MANY)}}}, by: drawn, trials: 9}}", "", "14641 comb"),
         ("{over: {epochs: [1, 2]}}", "evaluate: {validation_fraction: 0}\n", "set evaluate.validation_fraction"),
         ("{over: {epochs: [1, 2]}}", "evaluate: {validation_fraction: 0.2, repeats: 2}\n", "leave evaluate.repeats out"),
         ("{over: {epochs: [1, 2]}, choose: auc}", "evaluate: {validation_fraction: 0.2, metrics: [nll]}\n", "auc needs auc"),
@@ -198,7 +198,7 @@ def test_trials_are_the_same_at_all_parties() -> None:
     assert peer.sweep is not None
     assert peer.sweep.settings() == job.sweep.settings()
     assert len(job.sweep.settings()) == 4
-    few = job.sweep.model_copy(update={"by": "random", "trials": 3})
+    few = job.sweep.model_copy(update={"by": "drawn", "trials": 3})
     assert len(few.settings()) == 3
     assert [each in job.sweep.settings() for each in few.settings()] == [True] * 3
     assert "sweep" not in parse(HEAD, Job, source="job").canonical()

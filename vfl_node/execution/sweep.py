@@ -28,11 +28,11 @@ from vfl_node.process.files import read_checked, write_checked
 from vfl_node.session.session import Session
 from vfl_node.session.toss import toss
 from vfl_node.training.checkpoints import FileCheckpoints
-from vfl_node.training.trainer import Trained, Trainer, TrainingData, Trial, Tried
+from vfl_node.training.trainer import SweepTrial, Trained, Trainer, TrainingData, Tried
 from vfl_node.transport.generated.vfl.v1 import training_pb2
 
 
-class Sweep:
+class SweepTrials:
     """The trials of one job at one party, and what is stored of them.
 
     Args:
@@ -85,7 +85,7 @@ class Sweep:
         chosen = max(number for number, (_, is_best) in enumerate(done) if is_best)
         checkpoints = self._checkpoints(chosen)
         trained = await trainer.run(_session_of(session, chosen, split), data, checkpoints, checkpoints.names()[-1])
-        trials = tuple(Trial(settings[number], tried, number == chosen) for number, (tried, _) in enumerate(done))
+        trials = tuple(SweepTrial(settings[number], tried, number == chosen) for number, (tried, _) in enumerate(done))
         told = _disclosures(session, sum(tried.epochs for tried, _ in done), len(done))
         learnt = {name: (*entries, *told.get(name, ())) for name, entries in trained.disclosures.items()}
         return dataclasses.replace(trained, trials=trials, disclosures=learnt)

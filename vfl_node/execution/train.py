@@ -19,7 +19,7 @@ from vfl_node.execution.inputs import check_named_columns
 from vfl_node.execution.joint import estimate_joint
 from vfl_node.execution.keep import keep, traffic_of
 from vfl_node.execution.run import ALIGNED, KEPT, Run, agree_point
-from vfl_node.execution.sweep import Sweep, trial_name
+from vfl_node.execution.sweep import SweepTrials, trial_name
 from vfl_node.gdp import Exposure
 from vfl_node.job import Job
 from vfl_node.job.alignment import ALIGNMENTS
@@ -52,7 +52,7 @@ async def play(run: Run) -> None:
     if not folder.whole:
         _reserve(run)
     checkpoints = FileCheckpoints(folder.checkpoints)
-    trials = session.job.sweep and Sweep(folder, len(session.job.sweep.settings()))
+    trials = session.job.sweep and SweepTrials(folder, len(session.job.sweep.settings()))
     points = [ALIGNED, *(trials.points() if trials else checkpoints.names())] if folder.load_alignment(session.others) else []
     if folder.whole:
         points.append(KEPT)
@@ -122,7 +122,9 @@ def _expense(run: Run) -> Expense | None:
     return Expense(run.data.name, session.attempt.job_id, opens.mu, opens.unbounded, limit, about)
 
 
-async def _train(run: Run, trainer: Trainer, result: Aligned, kept: Sweep | FileCheckpoints, resume: str | None) -> Trained:
+async def _train(
+    run: Run, trainer: Trainer, result: Aligned, kept: SweepTrials | FileCheckpoints, resume: str | None
+) -> Trained:
     session, job, alignment = run.session, run.session.job, result.alignment
     assert job.train is not None
     if result.doubt:
@@ -139,7 +141,7 @@ async def _train(run: Run, trainer: Trainer, result: Aligned, kept: Sweep | File
     before, joint = _cautions(run, alignment), _estimate_joint(run)
     own = dataclasses.replace(session, randomness=session.randomness.derive("train"))
     data = TrainingData(alignment, run.data.table, number, spent, run.data.name, run.data.whole)
-    if isinstance(kept, Sweep):
+    if isinstance(kept, SweepTrials):
         trained = await kept.run(own, data, trainer, resume)
     else:
         trained = await trainer.run(own, data, kept, resume)

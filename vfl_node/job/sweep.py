@@ -28,10 +28,10 @@ class Sweep(Frozen):
         max_length=16,
         description="key of train → values that are tried, such as {learning_rate: [0.001, 0.01], bottom: [[32], [64, 32]]}",
     )
-    by: Literal["grid", "random"] = Field(
-        default="grid", description="grid: all combinations; random: as many of them as trials says, drawn by the job's text"
+    by: Literal["grid", "drawn"] = Field(
+        default="grid", description="grid: all combinations; drawn: as many of them as trials says, drawn by the job's text"
     )
-    trials: int | None = Field(default=None, ge=2, le=MOST_TRIALS, description="random: how many combinations are tried")
+    trials: int | None = Field(default=None, ge=2, le=MOST_TRIALS, description="drawn: how many combinations are tried")
     choose: Literal["loss", "auc"] = Field(
         default="loss", description="what is compared, on the validation rows of each trial's best epoch; auc: of two classes"
     )
@@ -55,12 +55,12 @@ class Sweep(Frozen):
             combinations *= len(values)
         if combinations > MOST_COMBINATIONS:
             raise ValueError(f"{combinations} combinations are more than {MOST_COMBINATIONS}: leave values out")
-        if self.by == "random" and not (self.trials and self.trials <= combinations):
-            raise ValueError(f"by: random needs trials, of 2 to {min(combinations, MOST_TRIALS)}")
+        if self.by == "drawn" and not (self.trials and self.trials <= combinations):
+            raise ValueError(f"by: drawn needs trials, of 2 to {min(combinations, MOST_TRIALS)}")
         if self.by == "grid" and self.trials is not None:
-            raise ValueError("trials is for by: random; a grid tries all combinations")
+            raise ValueError("trials is for by: drawn; a grid tries all combinations")
         if self.by == "grid" and combinations > MOST_TRIALS:
-            raise ValueError(f"{combinations} combinations are more than {MOST_TRIALS}: say by: random and trials")
+            raise ValueError(f"{combinations} combinations are more than {MOST_TRIALS}: say by: drawn and trials")
         return self
 
     def settings(self) -> list[dict[str, Any]]:

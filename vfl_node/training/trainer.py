@@ -161,7 +161,7 @@ class Trained:
     results: Summary | None = None
     held_out: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     validated: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
-    trials: tuple[Trial, ...] = ()
+    trials: tuple[SweepTrial, ...] = ()
     split: bytes = field(default=b"", repr=False)
 
     @property
@@ -187,7 +187,7 @@ class Tried:
 
 
 @dataclass(frozen=True)
-class Trial:
+class SweepTrial:
     """One trial of a sweep, for the report.
 
     Attributes:

@@ -44,7 +44,7 @@ from vfl_node.web.queue import list_queue_routes, read_priority
 from vfl_node.web.schedules import list_schedule_routes
 from vfl_node.web.trust import list_routes
 from vfl_node.web.view import NodeView, find_job
-from vfl_node.web.waiting import Asking, wait_for
+from vfl_node.web.waiting import AskedAtPort, wait_for
 from vfl_node.web.wanted import WAITING, read_wanted
 
 log = structlog.get_logger()
@@ -153,7 +153,7 @@ class _Board:
         self._access = access
         self._pages = Pages()
         self._streams = JobStreams()
-        self._asking = Asking(view)
+        self._asking = AskedAtPort(view)
 
     def asset(self, request: Request) -> Response:
         """A style sheet or script: part of the software, which the login page needs, too."""

@@ -1,4 +1,4 @@
-"""Asking for predictions, and waiting for the answer for as long as somebody wants it."""
+"""AskedAtPort for predictions, and waiting for the answer for as long as somebody wants it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LOOK_S = 1.0
 """How often the credentials of somebody who waits are looked at: a token may be revoked by another process."""
 
 
-class Asking:
+class AskedAtPort:
     """Asks for predictions of known records, on other threads.
 
     Args:

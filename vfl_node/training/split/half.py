@@ -77,8 +77,8 @@ def _read_encoder(path: Path, table: Table) -> Encoder:
     """The encoder of an earlier model. Raises StateError (``E_MODEL``) if the table has not the columns of it."""
     _, head = storage.load(path)
     encoder = Encoder.from_json(head["encoder"])
-    if others := sorted({column.name for column in encoder.columns} ^ set(table.columns)):
-        raise misfit(f"column {others[0]!r} is not in both the model and the table")
+    if apart := {column.name for column in encoder.columns} ^ set(table.columns):
+        raise misfit(f"column {min(apart)!r} is not in both the model and the table")
     return encoder
 
 
