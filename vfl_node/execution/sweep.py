@@ -153,7 +153,7 @@ async def _tell_best(session: Session, number: int, before: Sequence[Tried], tri
 
 
 def _is_better(choose: str, tried: Tried, than: Tried) -> bool:
-    """Of two equal ones the first is better; one whose figure is no number is worse than all."""
+    """Whether a trial is better than the best before; where both are equal it is not. No number is worse than any."""
     return _merit(choose, tried) > _merit(choose, than)
 
 
