@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from vfl_node.errors import StateError, UsageError
-from vfl_node.process.files import locked_folder, private_folder, read_checked, write_checked
+from vfl_node.process.files import locked_folder, read_checked, write_checked
 from vfl_node.process.machine import utc_now
 
 if TYPE_CHECKING:
@@ -216,7 +216,7 @@ class Lineages:
     @contextmanager
     def _changing(self) -> Iterator[None]:
         """A context in which no command changes the index, either."""
-        private_folder(self._folder)
+        self._folder.mkdir(mode=0o700, exist_ok=True)  # not the state folder, should that be gone
         with locked_folder(self._folder):
             self._refresh()
             yield

@@ -56,6 +56,7 @@ POINTS: Mapping[str, str] = {
     "toss": "this party's word in the coin toss is to be sent",
     "held-out": "the last rows are named as those held out, and not yet used",
     "batches": "batches are planned",
+    "trial": "a trial of a sweep has ended",
     "pretrain": "a batch without labels begins",
     "projection": "a projection is computed and to be sent",
     "pretrained": "an epoch without labels is over, and no checkpoint holds it yet",
