@@ -40,6 +40,7 @@ def read_inputs(
     if settings.role == "coordinator":
         return None, None
     table = read_input(settings, job)
+    store.check_there()  # or the memory of the partner would begin anew, in a new folder
     secret = mark_secret(store.partner(job.parties.others(settings.name)[0]))
     store.lineages.note(table_name(settings, job), table, secret)
     keep_marks(settings, store, folder.path.name, table, secret)
