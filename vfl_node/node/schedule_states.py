@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from vfl_node.errors import StateError
 from vfl_node.node.record import SCHEDULE
 from vfl_node.node.store import Store
-from vfl_node.process.files import private_folder, read_checked, write_checked
+from vfl_node.process.files import read_checked, write_checked
 from vfl_node.settings.node import Settings
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ class ScheduleStates:
             at = handled.isoformat(timespec="seconds") if handled else self.find(name).handled
             changed = replace(states.get(name) or ScheduleState(at), handled=at, **changes)
             states = {known: state for known, state in states.items() if known in self._names} | {name: changed}
-            private_folder(self._folder)
+            self._folder.mkdir(mode=0o700, exist_ok=True)  # not the state folder, should that be gone
             write_checked(self._folder / INDEX, json.dumps({key: asdict(state) for key, state in states.items()}).encode())
             self._states = states
             return changed
@@ -130,5 +130,5 @@ def keep_marks(settings: Settings, store: Store, job_id: str, table: Table, secr
     if any(schedule.name == name and schedule.compares for schedule in settings.schedules):
         from vfl_node.data.marks import Marks
 
-        private_folder(store.folder / FOLDER)
+        (store.folder / FOLDER).mkdir(mode=0o700, exist_ok=True)
         write_checked(store.folder / FOLDER / f"{name}{MARKS}", Marks.from_table(table, secret).to_bytes())
