@@ -219,6 +219,7 @@ class Schedules:
         from vfl_node.data.marks import Marks
         from vfl_node.execution.inputs import read_input
 
+        self._store.check_there()
         secret = mark_secret(self._store.partner(job.parties.others(self._settings.name)[0]))
         growth = before.compare(Marks.from_table(read_input(self._settings, job), secret))
         if schedule.skip_unchanged and growth.word == "same" and state.ended in ("", "done"):
