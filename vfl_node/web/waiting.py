@@ -1,4 +1,4 @@
-"""AskedAtPort for predictions, and waiting for the answer for as long as somebody wants it."""
+"""Asking for predictions, and waiting for the answer for as long as somebody wants it."""
 
 from __future__ import annotations
 
