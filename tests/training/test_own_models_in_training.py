@@ -76,6 +76,7 @@ def killed_at(run: Any, parties: Any, name: str, checkpoint: str) -> tuple[Any, 
     return killed, max(set(killed.checkpoints[0].names()) & set(killed.checkpoints[1].names()))
 
 
+@pytest.mark.usefixtures("audits")
 def test_a_killed_training_ends_with_the_same_bits(synthetic: Make, run: Any) -> None:
     parties = synthetic(140)
     whole = trial_of(run, "Everything", "Everything", batch_size=16)(parties)

@@ -150,6 +150,7 @@ def test_each_half_is_clipped_by_itself(synthetic: Make, run: Any) -> None:
     assert np.abs(np.subtract([epoch.loss for epoch in result.epochs], jointly_clipped)).max() > 1e-4
 
 
+@pytest.mark.usefixtures("audits")
 @pytest.mark.parametrize("options", [EVERYTHING, pytest.param({"layer_norm": True, "dropout": 0.5}, marks=pytest.mark.slow)])
 def test_a_killed_training_ends_with_the_same_bits(
     synthetic: Make, run: Any, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch

@@ -39,7 +39,7 @@ def test_the_generator_draws_and_learns_only_few_rows_by_heart() -> None:
     def found(rows: int, conditions: Tensor) -> float:
         real, settings = (
             normal(rows, 8, 0),
-            Diffusion(method="diffusion", steps=100, sampler_steps=20, hidden=128, updates=900),
+            Diffusion(method="diffusion", steps=100, sampler_steps=20, hidden=128, updates=1500),
         )
         randomness = Randomness(bytes(32))
         generator = Generator(settings, real, conditions, randomness)
