@@ -77,6 +77,22 @@ def test_predictions_in_one_place(split: Result, logistic: Result) -> None:
 
 
 @needs_onnx
+def test_several_rows_a_person_are_read_as_in_the_training(tmp_path: Path) -> None:
+    clinic, lab = tables()
+    draws = np.random.default_rng(4)
+    visits = lab.sample(frac=3, replace=True, random_state=2)
+    visits = pd.concat([lab, visits]).assign(day=draws.integers(0, 400, 4 * ROWS))
+    aggregate = {"columns": {"income": ["mean", "last"], "colour": {"most": True, "values": [CELLS[0]]}}, "order": "day"}
+    job = {"align": {"protocol": "psi"}, "train": {"bottom": [8], "active_bottom": [4], "top": [4], "epochs": 1}}
+    settings = {"passive": {"data": {"aggregate": aggregate}}}
+    result = run(job, active=clinic, passive=visits, settings=settings, progress=False, seed=5, predictions=True)
+    known, found = result.predictions.to_pandas(), result.predict(active=clinic, passive=visits).to_pandas()
+    np.testing.assert_allclose(found["probability"], known["probability"], rtol=0, atol=1e-12)
+    for card in (files[-1] for files in result.export(tmp_path, forms=["onnx", "card"]).values()):
+        assert "300 rows of the table" in card.read_text()
+
+
+@needs_onnx
 def test_files_say_what_the_model_says(split: Result, logistic: Result, tmp_path: Path) -> None:
     clinic, lab = tables()
     for name, result in (("split", split), ("logistic", logistic)):

@@ -75,7 +75,7 @@ class KilledJobs:
             model, weights = self.federation.job_folder(name, job_id) / "artefacts" / "model.safetensors", {}
             if model.exists():
                 weights = {key: value.numpy().tobytes() for key, value in storage.load(model)[0].items()}
-            left[name] = _timeless(report), weights
+            left[name] = timeless(report), weights
         return left
 
     def clean(self, text: str) -> tuple[dict[str, Any], dict[str, list[str]]]:
@@ -98,8 +98,8 @@ class KilledJobs:
             assert left[name] == expected[name], (name, victim, number, places[victim][number - 1])
 
 
-def _timeless(value: Any) -> Any:
+def timeless(value: Any) -> Any:
     """A report's part without :data:`SECONDS`."""
     if isinstance(value, dict):
-        return {key: _timeless(of) for key, of in value.items() if key not in SECONDS}
-    return [_timeless(of) for of in value] if isinstance(value, list) else value
+        return {key: timeless(of) for key, of in value.items() if key not in SECONDS}
+    return [timeless(of) for of in value] if isinstance(value, list) else value

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from vfl_node.api.frames import Given
     from vfl_node.export.exporting import Form
+    from vfl_node.settings.node import Data
 
 PREDICTIONS = "predictions.csv"
 
@@ -123,8 +124,10 @@ class Result:
         scratch: Path | None = None,
         tables: Mapping[str, Given] | None = None,
         models: Mapping[str, str] | None = None,
+        sources: Mapping[str, Data] | None = None,
     ) -> None:
         self._folders, self._tables, self._models = dict(folders), dict(tables or {}), dict(models or {})
+        self._sources = dict(sources or {})
         if scratch:
             finalize(self, shutil.rmtree, scratch, ignore_errors=True)
         self.parties = tuple(folders)
@@ -190,6 +193,15 @@ class Result:
         return [{"epoch": number} | dict(_flatten(row)) for number, row in enumerate(training["epochs"] if training else (), 1)]
 
     @property
+    def trials(self) -> list[dict[str, Any]]:
+        """A row for each trial of a sweep, for ``pandas.DataFrame(result.trials)``; empty without a sweep.
+
+        It has the trial's settings, its figures on validation rows, and whether it was chosen.
+        """
+        tried = (self.report.figures["training"] or {}).get("trials") or ()
+        return [dict(_flatten(trial)) for trial in tried]
+
+    @property
     def warnings(self) -> list[str]:
         """Sentences of the active party's report about what may be wrong with the alignment or the training."""
         sections = (self.report.figures["alignment"], self.report.figures["training"])
@@ -243,7 +255,12 @@ class Result:
         opened = {party: open_given(table, party) for party, table in self._tables.items()}
         return {
             party: export_folder(
-                self._folders[party], Path(folder) / party, forms=forms, table=opened.get(party), models=self._models
+                self._folders[party],
+                Path(folder) / party,
+                forms=forms,
+                table=opened.get(party),
+                models=self._models,
+                source=self._sources.get(party),
             )
             for party in self.model
         }
@@ -253,8 +270,9 @@ class Result:
 
         Args:
             id_column: what identifies a record, in every table; several of composite ids.
-            tables: party, or role where one party has it, → its table: ``predict(active=clinic, passive=lab)``. A line is
-                given for each record of the party with the labels; it is empty where another table lacks the record.
+            tables: party, or role where one party has it, → its table: ``predict(active=clinic, passive=lab)``, with as many
+                rows a record as in the training. A line is given for each record of the party with the labels; it is empty
+                where another table lacks the record.
 
         Raises:
             UsageError: a table is missing, or the model has no halves that predict in one place (``E_EXPORT``).
@@ -265,7 +283,7 @@ class Result:
 
         halves = [open_folder(self._folders[party], self._models)[0] for party in self.model]
         ids = (id_column,) if isinstance(id_column, str) else tuple(id_column)
-        return _read_csv(BytesIO(score_jointly(halves, tables, ids=ids).csv), ids)
+        return _read_csv(BytesIO(score_jointly(halves, tables, ids=ids, sources=self._sources).csv), ids)
 
     @property
     def predictions(self) -> pa.Table:

@@ -18,6 +18,7 @@ from vfl_node.api.frames import Given, tables_of, write
 from vfl_node.api.progress import show_progress
 from vfl_node.api.result import PREDICTIONS, Result
 from vfl_node.configuration.models import validate
+from vfl_node.data.named import data_of
 from vfl_node.errors import UsageError
 from vfl_node.execution.extras import Extras
 from vfl_node.execution.private import PrivateSettings, party_of, private_settings, read_private
@@ -96,7 +97,9 @@ def run(
                 extras = replace(extras, predictions=target / PREDICTIONS)
             folders = run_trial(spec, owners, target, view, extras=extras, processes=processes, tables=frames)
             given_tables: dict[str, Given] = {**files, **frames}
-            return Result(folders, scratch=target if out is None else None, tables=given_tables, models=places)
+            scratch_out = target if out is None else None
+            sources = {party: data_of(owners[party], spec) for party in spec.parties.data}
+            return Result(folders, scratch=scratch_out, tables=given_tables, models=places, sources=sources)
         except BaseException:
             if out is None:
                 shutil.rmtree(target, ignore_errors=True)

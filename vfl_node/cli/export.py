@@ -59,7 +59,8 @@ def _from_node(job_id: str, target: Path, forms: list[Form], config: Path) -> li
     source = data_of(settings, job)
     ids = (source.id,) if isinstance(source.id, str) else tuple(source.id)
     reader = open_table(source, settings.name)
-    return export_folder(outcome.artefacts, target, forms=forms, table=reader, ids=ids, models=settings.models)
+    models = settings.models
+    return export_folder(outcome.artefacts, target, forms=forms, table=reader, ids=ids, models=models, source=source)
 
 
 def _from_folder(folder: Path, target: Path, forms: list[Form], data: list[str]) -> list[Path]:

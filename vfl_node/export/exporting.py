@@ -19,6 +19,7 @@ from vfl_node.halves.graph import Kind, check_installed
 from vfl_node.halves.half import OwnHalf
 from vfl_node.models import NONE_DECLARED
 from vfl_node.process.files import private_folder, write_whole
+from vfl_node.settings.node import Data
 
 Form = Literal["onnx", "sql", "card"]
 
@@ -91,15 +92,20 @@ def export_folder(
     table: Reader | None = None,
     ids: tuple[str, ...] = ("id",),
     models: Mapping[str, str] = NONE_DECLARED,
+    source: Data | None = None,
 ) -> list[Path]:
     """As :func:`export_half`, of the half that a job has left in ``folder``; ``table`` reads the party's table, and is closed.
+
+    ``source`` is what the party's settings say of that table.
 
     Raises:
         StateError: as :func:`vfl_node.export.folders.open_folder`.
         DataError: the table cannot be read, or lacks a column of the half.
     """
     half, report = open_folder(folder, models)
-    own = None if table is None or not half.about.reads else read_cells(table, half.about.reads)[0]
+    own = None
+    if table is not None and half.about.reads:
+        own = read_cells(table, half.about.reads, id_form=half.about.id_form, source=source)[0]
     return export_half(half, report, target, forms=forms, own=own, ids=ids)
 
 

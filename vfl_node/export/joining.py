@@ -15,6 +15,9 @@ from vfl_node.errors import UsageError
 from vfl_node.export.reading import Given, open_given, read_cells
 from vfl_node.halves.half import About, Floats
 from vfl_node.prediction.requests import Records
+from vfl_node.settings.node import Data
+
+NO_SOURCES: Mapping[str, Data] = {}
 
 
 class JoinableHalf(Protocol):
@@ -47,20 +50,27 @@ class Scored:
     scored: int
 
 
-def score_jointly(halves: Sequence[JoinableHalf], given: Mapping[str, Given], *, ids: tuple[str, ...] = ("id",)) -> Scored:
+def score_jointly(
+    halves: Sequence[JoinableHalf],
+    given: Mapping[str, Given],
+    *,
+    ids: tuple[str, ...] = ("id",),
+    sources: Mapping[str, Data] = NO_SOURCES,
+) -> Scored:
     """Predict the records that all tables have.
 
     Args:
         halves: of all parties of one model, in any order.
         given: party, or role where one party has it, → its table.
         ids: the columns that identify a record, in every table.
+        sources: party → what its settings say of its table, where several rows may be one record.
 
     Raises:
         UsageError: a half or a table is missing, or the halves are of different models (``E_EXPORT``).
         DataError: a table cannot be read.
     """
     last, others = _arrange(halves)
-    tables = {half.about.party: _read(half, given, ids) for half in (last, *others)}
+    tables = {half.about.party: _read(half, given, ids, sources.get(half.about.party)) for half in (last, *others)}
     unknown = [name for name in given if name not in {n for half in halves for n in (half.about.party, half.about.role)}]
     if unknown:
         raise UsageError(f"no half is of {unknown[0]!r}", hint=f"the halves are of {', '.join(tables)}")
@@ -103,11 +113,14 @@ def _arrange(halves: Sequence[JoinableHalf]) -> tuple[JoinableHalf, list[Joinabl
     return last, others
 
 
-def _read(half: JoinableHalf, given: Mapping[str, Given], ids: tuple[str, ...]) -> tuple[Table, TextColumns]:
+def _read(
+    half: JoinableHalf, given: Mapping[str, Given], ids: tuple[str, ...], source: Data | None
+) -> tuple[Table, TextColumns]:
     about = half.about
     for name in (about.party, about.role):
         if given.get(name) is not None:
-            return read_cells(open_given(given[name], about.party), about.reads, ids=ids, id_form=about.id_form)
+            opened = open_given(given[name], about.party)
+            return read_cells(opened, about.reads, ids=ids, id_form=about.id_form, source=source)
     raise UsageError(f"the table of {about.party} is missing", hint=f"say {about.role}=FILE")
 
 

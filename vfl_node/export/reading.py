@@ -8,6 +8,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from vfl_node.data.aggregate import merge_rows
 from vfl_node.data.feature_columns import column_of, read_as
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.readers.contract import Reader
@@ -17,6 +18,7 @@ from vfl_node.data.tables import Table
 from vfl_node.data.text_columns import TextColumns
 from vfl_node.errors import DataError, UsageError
 from vfl_node.job import IdForm
+from vfl_node.prediction.requests import fit_source
 from vfl_node.settings.declared import Declared, declare_fitted, kind_of, list_of, notation_of
 from vfl_node.settings.node import Data
 
@@ -30,6 +32,7 @@ def read_cells(
     *,
     ids: tuple[str, ...] = (),
     id_form: IdForm | tuple[IdForm, ...] = "text",
+    source: Data | None = None,
 ) -> tuple[Table, TextColumns]:
     """The columns that a half reads, and the text of the id columns.
 
@@ -38,11 +41,15 @@ def read_cells(
         reads: column → what is declared of it.
         ids: the columns that identify a record; none: rows have their numbers.
         id_form: how ids are compared.
+        source: what the party's settings say of its table, where several rows may be one record (``data.aggregate``).
 
     Raises:
         DataError: a column is missing (``E_COLUMN``), or the table cannot be read.
     """
-    with closing(opened) as reader:
+    with closing(opened):
+        reader = opened
+        if source and source.aggregate:
+            reader = merge_rows(opened, fit_source(source, reads), id_form=id_form, party=opened.source, label=False)
         lacking = [name for name in (*ids, *reads) if name not in reader.names]
         if lacking:
             raise DataError(

@@ -123,7 +123,7 @@ def read_records(
     ids = (source.id,) if isinstance(source.id, str) else source.id
     form, party = trained.align.id_form, settings.name
     with closing(reader or open_input(source, party=party)) as opened:
-        reader = merge_rows(opened, _rows_of(source, kinds), id_form=form, party=party, label=False)
+        reader = merge_rows(opened, fit_source(source, kinds), id_form=form, party=party, label=False)
         fitted = {name: declare_fitted(declared) for name, declared in kinds.items()}
         present: dict[str, Declared] = {name: fitted.get(name, "ignore") for name in reader.names if name not in ids}
         columns = {**present, **fitted} if all_columns else present
@@ -133,8 +133,8 @@ def read_records(
     return Records(table, text, ids, task=trained.task)
 
 
-def _rows_of(source: Data, kinds: Mapping[str, Declared]) -> Data:
-    """How the rows of ``source`` are read, if several become one record: so that there are the columns that a model reads."""
+def fit_source(source: Data, kinds: Mapping[str, Declared]) -> Data:
+    """``source``, by which rows that become one record are read so that there are the columns that a model reads."""
     if source.aggregate is None:
         return source
     aggregate = source.aggregate.fit_to(kinds)
