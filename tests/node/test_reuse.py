@@ -12,7 +12,7 @@ from safetensors.numpy import load_file
 
 from tests.node.test_trainings import ROLES, TRAIN, Trainings
 from vfl_node.configuration.models import parse
-from vfl_node.errors import PeerError, PeerLost, StateError, UsageError
+from vfl_node.errors import PeerError, PeerLost, StateError, UsageError, VflError
 from vfl_node.execution.folder import JobFolder
 from vfl_node.job import Job
 from vfl_node.node.pruning import forget_alignments
@@ -170,6 +170,12 @@ def test_only_a_job_of_the_same_parties_tables_and_terms_may(tmp_path: Path) -> 
             with pytest.raises(UsageError, match=said) as caught:
                 check_reuse(store, job(text))
             assert caught.value.code == "E_REUSE_ALIGN"
+        told = []
+        for name in ("first-0", "nobody"):  # a stranger hears the same of a job that there was and of one that there was not
+            with pytest.raises(VflError) as refused:
+                check_reuse(store, parse(JOB.replace("clinic", "bank") + f"align: {{reuse: {name}}}", Job, source="job"))
+            told.append((refused.value.for_peer.replace(name, ""), refused.value.peer_code or refused.value.code))
+        assert told[0] == told[1]
         for other in ("evaluate: {test_fraction: 0.3}\ntrain: {", "train: {seed: 2, "):
             record = store.add(job("train: {bottom: [4]}"), submitter="clinic", job_id=f"trained-{len(other)}")
             store.update(record, state="done")

@@ -26,11 +26,12 @@ def check_reuse(store: Store, job: Job) -> None:
         raise absence_error(name)
     earlier = record.job
     if others := [field for field in differing_fields(_terms(job), _terms(earlier)) if field != "align.reuse"]:
+        is_theirs = set(job.parties.data) == set(earlier.parties.data)  # else nobody else may hear that there was such a job
         raise UsageError(
             f"job {job.name!r} cannot use the alignment of job {name} again: {', '.join(others)} differ",
             code=REUSE,
             hint="say the same parties, tables and align as that job, or leave align.reuse out",
-            for_peer=f"{', '.join(others)} must be as in job {name}",
+            for_peer=f"{', '.join(others)} must be as in job {name}" if is_theirs else absence_error(name).for_peer,
         )
     _check_start(job, earlier)
 
