@@ -26,7 +26,7 @@ def full(count: int, **changes: Any) -> NodeFigures:
     peer = {"online": True, "round_trip_ms": 1.5, "clock_ahead_s": 2}
     attacks = dict.fromkeys(many, 0.6)
     views = [running(id=name, attacks=attacks, labels=attacks, rebuilt=dict.fromkeys(many, attacks)) for name in many]
-    budgets = ("alignments", "changes", "trainings", "models_served", "linkages", "epsilon")
+    budgets = ("alignments", "changes", "trainings", "trainings_in_clear", "models_served", "linkages", "epsilon")
     return NodeFigures(
         **{
             "role": "active",

@@ -21,6 +21,7 @@ from vfl_node.process.files import write_checked
 from vfl_node.session.counted import (
     aligned_sets,
     changed_sets,
+    clear_training,
     linked_sets,
     served_model,
     telling_training,
@@ -496,12 +497,14 @@ def test_what_is_used_of_each_budget_is_told_without_beginning_a_memory(tmp_path
         lab.count(aligned_sets(digest, 9))
         lab.count(changed_sets("table" if number else "another", digest, 9))
         lab.count(telling_training("table" if number else "another", digest, f"job-{number}", 9))
+        lab.count(*clear_training("table" if number else "another", digest, f"job-{number}", 9))
         lab.count(linked_sets(b"set" if number else b"another", digest, 9))
         lab.count(served_model("default" if number else "other", f"job-{number}", 9))
     used = {
         "alignments": 3,
         "changes": 1,
         "trainings": 2,
+        "trainings_in_clear": 2,
         "models_served": 2,
         "linkages": 2,
         "epsilon": 0,

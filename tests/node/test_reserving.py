@@ -205,6 +205,7 @@ def test_counts_of_earlier_versions_move_here_once(tmp_path: Path) -> None:
             "alignments": 3,  # and the loss
             "changes": 0,
             "trainings": 2,
+            "trainings_in_clear": 0,
             "models_served": 0,
             "linkages": 1,
             "epsilon": 0,

@@ -134,6 +134,27 @@ def test_each_job_counts_and_the_report_says_which_it_is(trainings: Trainings) -
             assert ("synthetic rows were drawn again, and comparing trainings tells which they are" in said) == (number > 1)
 
 
+def test_what_sends_rows_in_the_clear_counts_over_every_alignment(trainings: Trainings) -> None:
+    """A sweep counts each trial, and is refused before anything is sent. The control: a job that only aligns does not count."""
+
+    def used() -> dict[str, float]:
+        return Partner(trainings.folder / "partners/lab", "clinic").usage()
+
+    shared = f"align: {{protocol: psi}}\n{TRAIN}"
+    assert trainings.run("first", shared, trainings_in_clear=4) == [None, None]
+    assert trainings.run("second", trainings_in_clear=4) == [None, None]
+    assert (used()["trainings_in_clear"], used()["trainings"]) == (2, 1)
+    assert trainings.run("third", "align: {protocol: psi}\n", trainings_in_clear=2) == [None, None]
+    assert used()["trainings_in_clear"] == 2
+    trainings.sent.clear()
+    sweep = shared.replace("0.3}", "0.2, validation_fraction: 0.2}\nsweep: {over: {learning_rate: [0.001, 0.01, 0.1]}}")
+    _, refused = trainings.run("fourth", sweep, trainings_in_clear=4)
+    assert (refused.code, "budgets.trainings_in_clear" in refused.message) == ("E_BUDGET", True)
+    assert not {"SetSize", "Embedding"} & set(trainings.sent)
+    assert trainings.run("fifth", sweep, trainings_in_clear=5) == [None, None]
+    assert used()["trainings_in_clear"] == 5
+
+
 @pytest.mark.parametrize("dies_before", ["Embedding", pytest.param("TossShare", marks=pytest.mark.slow)])
 def test_a_restart_does_not_count(trainings: Trainings, dies_before: str) -> None:
     assert trainings.run("first") == [None, None]

@@ -30,7 +30,7 @@ from vfl_node.process.machine import utc_now
 from vfl_node.process.tensors import device_name
 from vfl_node.progress import ResultDoubted, TrainingCostKnown
 from vfl_node.roles import DataRole, Role
-from vfl_node.session.counted import Counted, telling_training, telling_training_of_set
+from vfl_node.session.counted import Counted, clear_training, telling_training, telling_training_of_set
 from vfl_node.session.spent import SCALED, Expense, Spent
 from vfl_node.training.checkpoints import FileCheckpoints
 from vfl_node.training.predictor import predictor_of
@@ -95,7 +95,7 @@ def _reserve(run: Run) -> None:
     never on the contents of a record.
     """
     anew = _draws_anew(run, synthetic=bool(run.session.job.align.spec.synthetic_rows_at))
-    counts, expense = _training_counts(run) if anew else [], _expense(run)
+    counts, expense = (_training_counts(run) if anew else []) + _clear_counts(run), _expense(run)
     if counts or expense:
         run.session.memory.reserve(run.session.attempt.job_id, counts, [expense] if expense else [])
 
@@ -243,9 +243,12 @@ def _number(run: Run, alignment: Alignment) -> int:
     count whether its shared order is exactly the intersection. For the same reason the training is counted before this owner
     looks at how many records are shared.
     """
-    if not _draws_anew(run, synthetic=alignment.hides_intersection or alignment.has_synthetic_rows):
-        return 1
-    return run.session.memory.count(*_training_counts(run))
+    memory, number = run.session.memory, 1
+    if _draws_anew(run, synthetic=alignment.hides_intersection or alignment.has_synthetic_rows):
+        number = memory.count(*_training_counts(run))
+    if clear := _clear_counts(run):
+        memory.count(*clear)
+    return number
 
 
 def _draws_anew(run: Run, *, synthetic: bool) -> bool:
@@ -260,14 +263,28 @@ def _draws_anew(run: Run, *, synthetic: bool) -> bool:
 
 def _training_counts(run: Run) -> list[Counted]:
     """The entries by which this training, or each of a sweep, is counted: over its table, and over its records."""
-    session = run.session
-    limit, identity, job_id = session.policy.limits.budgets.trainings, run.data.whole.identity, session.attempt.job_id
-    trials = len(session.job.sweep.settings()) if session.job.sweep else 1
+    limit, identity = run.session.policy.limits.budgets.trainings, run.data.whole.identity
     return [
         count
-        for name in (trial_name(job_id, number) for number in range(trials))
+        for name in _trial_names(run)
         for count in (telling_training(run.data.name, identity, name, limit), telling_training_of_set(identity, name, limit))
     ]
+
+
+def _clear_counts(run: Run) -> list[Counted]:
+    """The same of what it sends in the clear; none if no message depends on a single row."""
+    limit, job = run.session.policy.limits.budgets.trainings_in_clear, run.session.job
+    if job.train is None or not job.train.traits.opens_rows:
+        return []
+    return [
+        count for name in _trial_names(run) for count in clear_training(run.data.name, run.data.whole.identity, name, limit)
+    ]
+
+
+def _trial_names(run: Run) -> list[str]:
+    """What its training, or each of a sweep, is counted as."""
+    job, job_id = run.session.job, run.session.attempt.job_id
+    return [trial_name(job_id, number) for number in range(len(job.sweep.settings()) if job.sweep else 1)]
 
 
 def _check_enough(run: Run, result: Aligned) -> None:

@@ -155,9 +155,11 @@ def list_budgets(settings: Settings, job: Job) -> Iterator[dict[str, Any]]:
     if settings.name not in job.parties.data:
         return
     opens = job.train.opens(job.evaluate) if job.train else Exposure()
+    trials = len(job.sweep.settings()) if job.sweep else 1
     more: dict[str, float] = {
         "alignments": not job.is_service,
-        "trainings": job.train is not None,
+        "trainings": trials if job.train else 0,
+        "trainings_in_clear": trials if job.train and job.train.traits.opens_rows else 0,
         "linkages": job.align.spec.by_similarity,
     }
     for name in job.parties.others(settings.name):

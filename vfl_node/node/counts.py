@@ -73,6 +73,7 @@ class PartnerCounts:
             "alignments": len(self._counting("inputs")),
             "changes": max(0, self._largest_count("changes") - 1),
             "trainings": self._largest_count("trainings", (OF_A_TABLE, OF_A_SET)),
+            "trainings_in_clear": self._largest_count("clear"),
             "models_served": self._largest_count("models"),
             "linkages": self._largest_count("linkages"),
             "epsilon": round(

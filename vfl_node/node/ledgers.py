@@ -28,6 +28,7 @@ _LINES = {
     "inputs": "sets aligned",
     "changes": "changed sets",
     "trainings": "trainings",
+    "clear": "trainings in the clear",
     "models": "models that answered",
     "linkages": "linkages",
     "spent": "ε spent",

@@ -26,6 +26,7 @@ BUDGETS = {
     "alignments": "inputs",
     "changes": "changes",
     "trainings": "trainings",
+    "trainings_in_clear": "clear",
     "models_served": "models",
     "linkages": "linkages",
 }
@@ -233,6 +234,31 @@ def _telling_training(over: str, words: str, digest: bytes, job_id: str, limit: 
         (over, *"0123456789abcdef"),
         earlier=f"{digest.hex()} {job_id}",
     )
+
+
+def clear_training(table: str, digest: bytes, job_id: str, limit: Limit) -> tuple[Counted, Counted]:
+    """A training that sends something in the clear that depends on a single row, over a table of our own and over its set.
+
+    Embeddings and gradients of the same rows come anew in each training: their mean over many tells more of columns and labels
+    than those of one. Arguments as of :func:`telling_training`.
+    """
+
+    def counted(over: str, words: str, table: str = "") -> Counted:
+        return Counted(
+            "clear",
+            over + job_id,
+            limit,
+            f"there were {{count}} trainings with {{peer}} over {words} that sent embeddings, gradients or scores of its "
+            "rows, and this node allows {limit} (budgets.trainings_in_clear)",
+            "train hidden, or raise budgets.trainings_in_clear in the policy, {more} for this one: each training tells more of "
+            "the columns and labels of the same rows",
+            "training",
+            (over,),
+            table=table,
+        )
+
+    name, same = f"{OF_A_TABLE}{table} ", f"{OF_A_SET}{digest.hex()} "
+    return counted(name, f"table {table!r}", table), counted(same, "the same records")
 
 
 def served_model(table: str, model: str, limit: Limit) -> Counted:

@@ -65,6 +65,11 @@ class Budgets(Frozen):
         "may ever have over the same table of this node; synthetic rows, first weights and the records held out are "
         "drawn again in each training, real rows are not, so comparing a few trainings separates them",
     )
+    trainings_in_clear: Annotated[Limit, MOST] = Field(
+        default=200,
+        description="how many trainings that send embeddings, gradients or scores of single rows, over whatever alignment, a "
+        "partner may ever have over the same table of this node; each tells more of the columns and labels of the same rows",
+    )
     linkages: Annotated[Limit, MOST] = Field(
         default=5,
         description="in how many different ways the same records may ever be linked with a partner's: another set of the "

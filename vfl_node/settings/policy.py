@@ -52,7 +52,14 @@ PRESETS: Mapping[Preset, Limits] = {
         size=SizeLimits(parameters=10**12, steps=10**12),
         linkage=LinkageLimits(max_reuse=None),
         budgets=Budgets(
-            alignments=None, changes=None, trainings=None, linkages=None, predicted_rows=10**7, models_served=None, epsilon=None
+            alignments=None,
+            changes=None,
+            trainings=None,
+            trainings_in_clear=None,
+            linkages=None,
+            predicted_rows=10**7,
+            models_served=None,
+            epsilon=None,
         ),
     ),
     "careful": Limits(),
@@ -66,7 +73,16 @@ PRESETS: Mapping[Preset, Limits] = {
         size=SizeLimits(rows=10**7, parameters=2 * 10**6, steps=10**6),
         linkage=LinkageLimits(max_reuse=50, min_sigma=0.5),
         attacks=AttackLimits(rows=0.6, columns=0.1, labels=0.65),
-        budgets=Budgets(alignments=5, changes=0, trainings=2, linkages=1, predicted_rows=1000, models_served=1, epsilon=2.0),
+        budgets=Budgets(
+            alignments=5,
+            changes=0,
+            trainings=2,
+            trainings_in_clear=20,
+            linkages=1,
+            predicted_rows=1000,
+            models_served=1,
+            epsilon=2.0,
+        ),
         hours=("mon-fri 08:00-18:00",),
     ),
 }

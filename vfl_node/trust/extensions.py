@@ -50,7 +50,7 @@ MOST_REQUEST_BYTES = 4 << 10
 
 _LAST_YEAR = 3000
 
-Extendable = Literal["alignments", "changes", "trainings", "models_served", "linkages", "epsilon"]
+Extendable = Literal["alignments", "changes", "trainings", "trainings_in_clear", "models_served", "linkages", "epsilon"]
 """Budgets of which there may be more."""
 
 EPSILON = "epsilon"

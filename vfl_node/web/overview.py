@@ -13,6 +13,7 @@ TITLES = {
     "alignments": "Different pairs of sets",
     "changes": "Changes while sizes are hidden",
     "trainings": "Trainings over the same table",
+    "trainings_in_clear": "Trainings that send values of single rows",
     "models_served": "Hidden models that answer",
     "linkages": "Ways to link the same records",
     "epsilon": "Privacy budget ε of hidden training",
