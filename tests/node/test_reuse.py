@@ -141,6 +141,8 @@ def test_a_training_goes_on_from_the_model_of_an_earlier_job(kept: Kept) -> None
         assert near
         assert all(near.values())
         assert not all(np.allclose(first[key], third[key], atol=1e-2) for key in near)
+    assert kept.report("second")["local_metrics"] is None  # it would have had fewer epochs than the federated one
+    assert kept.report("third")["local_metrics"]
     _, wider = kept.run("fourth", still.replace("bottom: [4], active", "bottom: [5], active"))
     assert (wider.code, "other widths" in wider.message) == ("E_MODEL", True)
 
@@ -176,7 +178,11 @@ def test_only_a_job_of_the_same_parties_tables_and_terms_may(tmp_path: Path) -> 
                 check_reuse(store, parse(JOB.replace("clinic", "bank") + f"align: {{reuse: {name}}}", Job, source="job"))
             told.append((refused.value.for_peer.replace(name, ""), refused.value.peer_code or refused.value.code))
         assert told[0] == told[1]
-        for other in ("evaluate: {test_fraction: 0.3}\ntrain: {", "train: {seed: 2, "):
+        for several in ("repeats: 2", "hold_out: {last: 0.2}"):
+            with pytest.raises(UsageError, match=r"which rows|other rows"):
+                job(f"align: {{reuse: first-0}}\nevaluate: {{{several}}}\ntrain: {{start_from: first-0}}")
+        changes = ("evaluate: {test_fraction: 0.3}", "evaluate: {validation_fraction: 0.2}", "train: {seed: 2, ")
+        for other in (f"{change}\ntrain: {{" if change.startswith("evaluate") else change for change in changes):
             record = store.add(job("train: {bottom: [4]}"), submitter="clinic", job_id=f"trained-{len(other)}")
             store.update(record, state="done")
             folder = store.job_folder(record)

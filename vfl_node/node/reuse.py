@@ -45,7 +45,13 @@ def _check_start(job: Job, earlier: Job) -> None:
     if not getattr(job.train, "start_from", None) or earlier.train is None:
         return
     ours, theirs = job.field_digests(), earlier.field_digests()
-    fields = ("evaluate.test_fraction", "evaluate.hold_out", "evaluate.hold_out.last", "train.seed")
+    fields = (
+        "evaluate.test_fraction",
+        "evaluate.validation_fraction",
+        "evaluate.hold_out",
+        "evaluate.hold_out.last",
+        "train.seed",
+    )
     if others := [name for name in fields if ours.get(name) != theirs.get(name)]:
         raise UsageError(
             f"job {job.name!r} goes on from the model of job {job.align.reuse}, and would train on rows held out there: "

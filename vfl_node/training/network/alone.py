@@ -79,7 +79,8 @@ def logits_alone(
             that is more.
 
     Returns:
-        Logits float32[k] or float32[k, K] of ``own.tested``; None without a column or a row to learn from.
+        Logits float32[k] or float32[k, K] of ``own.tested``; None without a column or a row to learn from, and where the joint
+        training goes on from an earlier model: one that begins anew would have had fewer epochs.
 
     Cost: ``width`` rows an epoch.
 
@@ -88,7 +89,7 @@ def logits_alone(
     """
     train = NetworkConfig.section_of(session.job)
     labels = data.table.labels
-    if not data.table.columns or labels is None or len(own.training) == 0:
+    if not data.table.columns or labels is None or len(own.training) == 0 or session.attempt.start:
         return None
     if width is None:
         width = max(len(data.alignment), announced_count(len(data.table), session.job.align, "active"))

@@ -133,6 +133,15 @@ class Train(NetworkConfig):
                 f"train.start_from goes on from a model over the same rows: say align.reuse: {self.start_from}, too, so that "
                 "the rows that were held out stay held out"
             )
+        if self.start_from and (job.evaluate.repeats > 1 or job.evaluate.hold_out):
+            told = (
+                "evaluate.repeats: each holds out other rows"
+                if job.evaluate.repeats > 1
+                else ("evaluate.hold_out: which rows are the last may have changed since")
+            )
+            raise ValueError(
+                f"train.start_from goes on from a model that has learnt all rows but those held out then. So leave out {told}"
+            )
         missing, protocol, spec = self.missing, job.align.protocol, job.align.spec
         labels_fill, features_fill = missing.label_strategy.fills, missing.feature_strategy.fills
         active_lacks = "active" in spec.synthetic_rows_at

@@ -169,7 +169,11 @@ def _noise_bound(rows: RowCounts, peer: str, epsilon: float | None, together: fl
         text = f"from {peer} gradients with noise that is too weak for a bound on what they tell of labels"
         return Disclosure("noised gradients", rows.trained, text)
     sum_ = "is beyond any meaning" if together is None else f"= {together:.3g}"
-    earlier = "" if together is not None and together <= epsilon * 1.0001 else f"; with those of earlier jobs ε {sum_}"
+    earlier = (
+        ""
+        if together is not None and together <= epsilon * 1.0001
+        else f"; with those of other trials and earlier jobs ε {sum_}"
+    )
     text = f"from {peer} by all gradients of a row no more about its label than ε = {epsilon:.3g} at δ = {delta:g}{earlier}"
     return Disclosure("noised gradients", rows.trained, text)
 

@@ -119,7 +119,7 @@ class LabelPrivacy(Section):
     """What a row's gradients tell of its label at most: (ε, δ).
 
     Of ``randomised-labels`` that is all of what is trained with the label, in every job; of ``dp``, if it is the only defence,
-    all gradients of the row in this one.
+    all gradients of the row in this training: of a sweep in the trial that was chosen.
     """
 
     epsilon: float | None = Field(description="ε; null where it is so large that it says nothing")
@@ -129,7 +129,8 @@ class LabelPrivacy(Section):
     )
     epsilon_together: float | None = Field(
         default=None,
-        description="with what a partner got in earlier jobs. Of randomised-labels: of all answers about the same labels, with "
+        description="with what a partner got in other trials of the job and in earlier jobs. Of randomised-labels: of all answers "
+        "about the same labels, with "
         "another ε or on other terms; of dp: of all gradients of a row in jobs with dp over this table. Jobs without a bound "
         "are not in it. null where it is so large that it says nothing",
     )
