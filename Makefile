@@ -17,13 +17,13 @@ demo: $(VENV)/demo.stamp ## two nodes on this machine train one model; the repor
 	@$(BIN)/python examples/clinic_lab/make_data.py runs/demo/data
 	@$(BIN)/vfl-node run examples/clinic_lab/job.yaml --data active=runs/demo/data/clinic.csv --data passive=runs/demo/data/lab.csv --out runs/demo
 
-# Tests start many small processes: one thread each keeps them fair to each other and repeatable. A worker for each core and three
+# Tests start many small processes: one thread each keeps them fair to each other and repeatable. A worker for each core and two
 # more, since many tests wait; a file's tests stay together, with the nodes and models that they share, and files begin in the
 # order of tests/conftest.py, by tests/durations.json (make test WORKERS=0: one after the other, in this process). The compiled
 # modules are kept, since the tests start hundreds of processes.
 test test-libraries test-all: export OMP_NUM_THREADS := 1
 test test-libraries test-all: export PYTHONDONTWRITEBYTECODE :=
-WORKERS ?= $(shell expr $$(unset OMP_NUM_THREADS; nproc) + 3)
+WORKERS ?= $(shell expr $$(unset OMP_NUM_THREADS; nproc) + 2)
 PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 test: $(VENV)/dev.stamp ## the whole suite except what takes minutes or needs Docker; WORKERS=N side by side
