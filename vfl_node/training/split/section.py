@@ -130,8 +130,8 @@ class LabelPrivacy(Section):
     epsilon_together: float | None = Field(
         default=None,
         description="with what a partner got in other trials of the job and in earlier jobs. Of randomised-labels: of all "
-        "answers about the same labels, with another ε or on other terms; of dp: of all gradients of a row in jobs with dp over "
-        "this table. Jobs without a bound "
+        "answers about the same labels, with another ε or on other terms; of dp: of all gradients of a row in jobs with dp "
+        "over this table. Jobs without a bound "
         "are not in it. null where it is so large that it says nothing",
     )
 
