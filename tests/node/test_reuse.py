@@ -197,6 +197,10 @@ def test_only_a_job_of_the_same_parties_tables_and_terms_may(tmp_path: Path) -> 
             job("train: {start_from: first-0}")
         with pytest.raises(StateError, match="of job nobody is not kept here"):
             check_reuse(store, job("align: {protocol: psi, reuse: nobody}"))
+        waiting = store.add(job("align: {protocol: psi, reuse: first-0}"), submitter="clinic", job_id="waiting")
+        forget_alignments(store, 2)
+        check_reuse(store, waiting.job)  # which may use it still
+        store.update(waiting, state="failed", code="E_CANCELLED")
         forget_alignments(store, 2)
         check_reuse(store, job("align: {protocol: psi, reuse: first-1}"))
         with pytest.raises(StateError, match="of job first-0 is not kept here"):

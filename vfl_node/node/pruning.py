@@ -52,11 +52,24 @@ class HourlyPruning:
 
 
 def forget_alignments(stored: StoredJobs, keep: int) -> None:
-    """Remove the alignments of all done jobs but the last ``keep`` of those that another may use again. Raises StateError."""
-    done = (stored.folder / "jobs" / record.id for record in stored.records() if record.state == "done" and not record.damaged)
+    """Remove the alignments of all done jobs but the last ``keep`` of those that another may use again.
+
+    What a job will use that has not ended stays, too. Raises StateError.
+    """
+    records = stored.records()
+    needed = _find_needed(records)
+    usable = (record.id for record in records if record.state == "done" and not record.damaged and record.id not in needed)
+    done = (stored.folder / "jobs" / job_id for job_id in usable)
     folders = [folder for path in done if path.is_dir() and (folder := JobFolder(path)).sealed and folder.keeps_alignment]
     for folder in folders[keep:]:
         folder.forget_alignment()
+
+
+def _find_needed(records: Sequence[Record]) -> set[str]:
+    """The jobs whose models or alignments jobs use that have not ended."""
+    going = [record for record in records if not record.over and not record.damaged]
+    uses = (record.predict["model"] if record.predict else record.job.align.reuse for record in going)
+    return {job_id for job_id in uses if job_id}
 
 
 def choose(records: Sequence[Record], folders: Path, limits: Retention, *, models: bool) -> list[Record]:
@@ -68,7 +81,7 @@ def choose(records: Sequence[Record], folders: Path, limits: Retention, *, model
         limits: as there.
         models: as there.
     """
-    needed = {record.predict["model"] for record in records if record.predict and not record.over}
+    needed = _find_needed(records)
     days, keep, models_days = limits.jobs_days, limits.jobs_keep, limits.models_days
     waiting = "unconfirmed" if days is not None else ""  # such a job may wait for a party that is gone for good
     over = [record for record in records if (record.over or record.state == waiting) and record.id not in needed]
