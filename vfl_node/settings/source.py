@@ -13,6 +13,7 @@ from typing_extensions import Self
 
 from vfl_node.configuration.models import Frozen, name_in, text_like
 from vfl_node.configuration.registry import Registry
+from vfl_node.settings.declared import Encoding
 from vfl_node.settings.password import Password, no_password_itself
 from vfl_node.settings.store import ObjectStore, ObjectUrl
 
@@ -73,6 +74,7 @@ class DataSource(Frozen):
     decimal: Literal[".", ","] | None = Field(
         default=None, description="how a CSV writes decimals, '.' or ','; None: as its first rows suggest"
     )
+    encoding: Encoding = Field(default="utf-8", description="of the text of a CSV; it is never guessed")
 
     @field_validator("database")
     @classmethod
@@ -97,8 +99,8 @@ class DataSource(Frozen):
             raise ValueError("database is for a query; a file has path alone")
         if self.url is None and self.store is not None:
             raise ValueError("store is for a url")
-        if (self.delimiter or self.decimal) and (self.query or self.format not in ("auto", "csv")):
-            raise ValueError("delimiter and decimal are for CSV")
+        if self.dialect and (self.query or self.format not in ("auto", "csv")):
+            raise ValueError("delimiter, decimal and encoding are for CSV")
         if (self.query and self.format not in ("auto", "sql")) or (self.format == "sql" and self.query is None):
             raise ValueError("format is for path and url; format: sql is for a query")
         return self
@@ -116,6 +118,12 @@ class DataSource(Frozen):
         if scheme in ("duckdb", "sqlite") and file and not file.startswith(":"):
             update["database"] = f"{scheme}:///{folder / file}"
         return self.model_copy(update=update)
+
+    @property
+    def dialect(self) -> dict[str, str]:
+        """What is said of how a CSV is written."""
+        said = {"delimiter": self.delimiter, "decimal": self.decimal, "encoding": self.encoding}
+        return {name: value for name, value in said.items() if value and value != "utf-8"}
 
     @property
     def place(self) -> str:

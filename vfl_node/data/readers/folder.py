@@ -85,8 +85,8 @@ P_contra = TypeVar("P_contra", bound=PartFile, contravariant=True)
 class OpenPart(Protocol[P_contra]):
     """Opens one part."""
 
-    def __call__(self, part: P_contra, decimal: DecimalSign | None = None) -> Reader:
-        """A reader of ``part``; ``decimal`` is how a CSV writes decimals, None: as its first rows suggest."""
+    def __call__(self, part: P_contra, **known: DecimalSign) -> Reader:
+        """A reader of ``part``; the argument ``decimal`` is how a CSV writes decimals, if that is known of all parts."""
 
 
 class FolderReader(Reader, Generic[P]):

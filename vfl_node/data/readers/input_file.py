@@ -16,6 +16,7 @@ from typing_extensions import override
 
 from vfl_node.errors import DataError, StateError
 from vfl_node.process.files import fault
+from vfl_node.settings.declared import ENCODINGS, Encoding
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,6 +27,7 @@ HEAD_BYTES = 1 << 18
 _EXPORT = "export it as CSV in UTF-8, or as Parquet"
 _QUERY = "query it: data: {{query: 'select * from TABLE', database: '{scheme}:///FILE'}}"
 _UTF8 = "save the file as UTF-8"
+_OR_SAY = f"{_UTF8}, or set data.encoding to what it is: {', '.join(ENCODINGS[1:])}"
 
 
 @dataclass(frozen=True)
@@ -76,9 +78,9 @@ SIGNATURES = (
     Signature(b"<stata_dta>", "a Stata file", _EXPORT),
     Signature(b"\x89PNG", "a picture", "set data.path to the table"),
     Signature(b"\xff\xd8\xff", "a picture", "set data.path to the table"),
-    Signature(codecs.BOM_UTF16_LE, "UTF-16 or UTF-32, not UTF-8", _UTF8),  # the mark of UTF-32-LE begins so too
-    Signature(codecs.BOM_UTF16_BE, "UTF-16 or UTF-32, not UTF-8", _UTF8),
-    Signature(codecs.BOM_UTF32_BE, "UTF-16 or UTF-32, not UTF-8", _UTF8),
+    Signature(codecs.BOM_UTF16_LE, "UTF-16 or UTF-32", _UTF8),  # the mark of UTF-32-LE begins so too
+    Signature(codecs.BOM_UTF16_BE, "UTF-16 or UTF-32", _UTF8),
+    Signature(codecs.BOM_UTF32_BE, "UTF-16 or UTF-32", _UTF8),
 )
 
 _IN_WORKBOOKS = (b"xl/", b"[Content_Types].xml", b"opendocument.spreadsheet")
@@ -106,6 +108,7 @@ class InputFile(ABC):
         content: its bytes, decompressed; at their beginning.
         compressed: by what; empty if it is not.
         is_remote: whether each piece that is read is asked for over a network.
+        other_encoding: what helps whoever has text in another encoding than the settings say.
 
     Raises:
         DataError: it cannot be opened or read (``E_FILE``).
@@ -113,6 +116,7 @@ class InputFile(ABC):
     """
 
     is_remote = False
+    other_encoding = _OR_SAY
 
     def __init__(self, source: str) -> None:
         self.source = source
@@ -134,20 +138,23 @@ class InputFile(ABC):
             self.close()
             raise
 
-    def format(self, expected: str | None = None) -> str:
+    def format(self, expected: str | None = None, encoding: Encoding = "utf-8") -> str:
         """What reads it; ``csv`` for whatever is nothing else.
 
         Args:
             expected: by the settings; None: they say nothing.
+            encoding: of text, by the settings.
 
         Raises:
             DataError: nothing reads it, or not what the settings say (``E_FORMAT``; ``E_CSV`` for another encoding of text).
         """
         signature = _signature(self._head)
         if signature is None or not signature.format:
-            if signature:
-                code = "E_CSV" if signature.hint == _UTF8 else "E_FORMAT"
-                raise DataError(f"{self.source}: is {signature.what}", code=code, hint=signature.hint)
+            if signature and signature.hint == _UTF8 and encoding != "utf-16":
+                what = f"{signature.what}, not {'UTF-8' if encoding == 'utf-8' else encoding}"
+                raise DataError(f"{self.source}: is {what}", code="E_CSV", hint=self.other_encoding)
+            if signature and signature.hint != _UTF8:
+                raise DataError(f"{self.source}: is {signature.what}", code="E_FORMAT", hint=signature.hint)
             if expected not in (None, "csv"):
                 raise DataError(
                     f"{self.source}: is no {_NAMES[expected]} file",
@@ -272,6 +279,8 @@ class GivenFile(InputFile):
         content: all of them.
         source: party and what it is, for errors.
     """
+
+    other_encoding = _UTF8
 
     def __init__(self, content: bytes, source: str) -> None:
         self._content = content

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from vfl_node.data.readers.contract import OpenReader, Reader
 from vfl_node.data.readers.csv import CsvReader
@@ -33,9 +35,8 @@ def open_input(data: Data, *, party: str) -> Reader:
     if data.url is not None:
         return _open_stored(data, party)
     assert data.path is not None
-    dialect = {name: value for name, value in (("delimiter", data.delimiter), ("decimal", data.decimal)) if value}
     open_file: OpenReader = READERS[data.format]
-    return open_file(data.path, party=party, **dialect)
+    return open_file(data.path, party=party, **data.dialect)
 
 
 def open_sql(path: Path, *, party: str) -> Reader:
@@ -43,36 +44,34 @@ def open_sql(path: Path, *, party: str) -> Reader:
     raise UsageError(f"{party}: {path} is no query", code="E_CONFIG", hint="data: {query: 'select …', database: URL}")
 
 
-def open_auto(path: Path, *, party: str, delimiter: str | None = None, decimal: DecimalSign | None = None) -> Reader:
-    """A reader of a file, or of a folder of part files, by its first bytes; the dialect is for CSV."""
-    return _open(path, party, None, delimiter=delimiter, decimal=decimal)
+def open_auto(path: Path, *, party: str, **dialect: Any) -> Reader:
+    """A reader of a file, or of a folder of part files, by its first bytes; the dialect is for CSV, as of :func:`open_csv`."""
+    return _open(path, party, None, dialect)
 
 
 def open_given(content: bytes, source: str) -> Reader:
     """A reader of a file that came as bytes, by the first of them; errors call it ``source``."""
-    return _read(GivenFile(content, source), None, None, None)
+    return _read(GivenFile(content, source), None, {})
 
 
-def open_csv(path: Path, *, party: str, delimiter: str | None = None, decimal: DecimalSign | None = None) -> Reader:
-    """A reader of a CSV file."""
-    return _open(path, party, "csv", delimiter=delimiter, decimal=decimal)
+def open_csv(path: Path, *, party: str, **dialect: Any) -> Reader:
+    """A reader of a CSV file; the dialect is as of :class:`~vfl_node.data.readers.csv.CsvReader`."""
+    return _open(path, party, "csv", dialect)
 
 
 def open_parquet(path: Path, *, party: str) -> Reader:
     """A reader of a Parquet file."""
-    return _open(path, party, "parquet")
+    return _open(path, party, "parquet", {})
 
 
 def open_arrow(path: Path, *, party: str) -> Reader:
     """A reader of an Arrow file (Feather) or an Arrow stream."""
-    return _open(path, party, "arrow")
+    return _open(path, party, "arrow", {})
 
 
-def _open(
-    path: Path, party: str, expected: str | None, *, delimiter: str | None = None, decimal: DecimalSign | None = None
-) -> Reader:
-    def open_part(part: Path, decimal: DecimalSign | None = decimal) -> Reader:
-        return _read(LocalFile(part, party=party), expected, delimiter, decimal)
+def _open(path: Path, party: str, expected: str | None, dialect: Mapping[str, Any]) -> Reader:
+    def open_part(part: Path, **known: DecimalSign) -> Reader:
+        return _read(LocalFile(part, party=party), expected, {**dialect, **known})
 
     if not path.is_dir():
         return open_part(path)
@@ -91,18 +90,18 @@ def _open_stored(data: Data, party: str) -> Reader:
         raise UsageError(text, code="E_CONFIG", hint="leave data.format out")
     table = StoredTable(data.url, data.store or ObjectStore(), party=party)
 
-    def open_part(part: StoredObject, decimal: DecimalSign | None = data.decimal) -> Reader:
-        return _read(part.open(), expected, data.delimiter, decimal)
+    def open_part(part: StoredObject, **known: DecimalSign) -> Reader:
+        return _read(part.open(), expected, {**data.dialect, **known})
 
     parts = table.parts()
     return open_part(table.whole()) if parts is None else FolderReader(table.source, parts, open_part=open_part)
 
 
-def _read(file: InputFile, expected: str | None, delimiter: str | None, decimal: DecimalSign | None) -> Reader:
+def _read(file: InputFile, expected: str | None, dialect: Mapping[str, Any]) -> Reader:
     try:
-        format = file.format(expected)
+        format = file.format(expected, dialect.get("encoding", "utf-8"))
         if format == "csv":
-            return CsvReader(file, delimiter=delimiter, decimal=decimal)
+            return CsvReader(file, **dialect)
         from vfl_node.data.readers.columnar import IpcReader, ParquetReader  # loads Arrow
 
         return ParquetReader(file) if format == "parquet" else IpcReader(file)
