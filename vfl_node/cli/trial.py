@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from vfl_node.cli.shared import ConfigOption, JsonOption, app, check_writable, err, label_option, out, print_json
+from vfl_node.data.readers.parts import is_table
 from vfl_node.errors import UsageError
 from vfl_node.execution.extras import Extras
 from vfl_node.execution.private import party_of, read_private
@@ -211,7 +212,7 @@ def _files(job: Job, options: list[str], what: str) -> dict[str, Path]:
         if name in files:
             raise UsageError(f"{what} is given twice for {name}")
         files[name] = Path(path)
-        if not files[name].exists() or (what != "--data" and files[name].is_dir()):  # a table may be a folder of part files
+        if not (is_table(files[name]) if what == "--data" else files[name].exists() and not files[name].is_dir()):
             raise UsageError(f"no file {path} ({what.removeprefix('--')} of {name})", code="E_FILE")
     return files
 

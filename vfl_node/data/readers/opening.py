@@ -8,8 +8,9 @@ from typing import Any
 
 from vfl_node.data.readers.contract import OpenReader, Reader
 from vfl_node.data.readers.csv import CsvReader
-from vfl_node.data.readers.folder import FolderReader, files_of
-from vfl_node.data.readers.input_file import GivenFile, InputFile, LocalFile
+from vfl_node.data.readers.folder import FolderReader
+from vfl_node.data.readers.input_file import GivenFile, InputFile, LocalFile, unreadable
+from vfl_node.data.readers.parts import Stamp, find_parts, stamps_of
 from vfl_node.errors import UsageError
 from vfl_node.settings.declared import DecimalSign
 from vfl_node.settings.source import READERS
@@ -45,7 +46,7 @@ def open_sql(path: Path, *, party: str) -> Reader:
 
 
 def open_auto(path: Path, *, party: str, **dialect: Any) -> Reader:
-    """A reader of a file, or of a folder of part files, by its first bytes; the dialect is for CSV, as of :func:`open_csv`."""
+    """A reader of a file, or of the parts that ``path`` means, by its first bytes; the dialect is for CSV, as :func:`open_csv`'s."""
     return _open(path, party, None, dialect)
 
 
@@ -73,10 +74,17 @@ def _open(path: Path, party: str, expected: str | None, dialect: Mapping[str, An
     def open_part(part: Path, **known: DecimalSign) -> Reader:
         return _read(LocalFile(part, party=party), expected, {**dialect, **known})
 
-    if not path.is_dir():
-        return open_part(path)
     source = f"{party}: {path}"
-    return FolderReader(source, files_of(path, source), open_part=open_part)
+    if (parts := find_parts(path, source)) is None:
+        return open_part(path)
+
+    def watch() -> dict[str, Stamp]:
+        try:
+            return stamps_of(path)
+        except OSError as error:
+            raise unreadable(error, source) from None
+
+    return FolderReader(source, parts, open_part=open_part, watch=watch)
 
 
 def _open_stored(data: Data, party: str) -> Reader:
