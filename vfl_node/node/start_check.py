@@ -129,7 +129,7 @@ class StartCheck:
 def _state_of(data: Data) -> dict[str, Stamp] | None:
     """What tells whether the files of a table have changed; None: there are none, or none here."""
     try:
-        return data.path and stamps_of(data.path)
+        return None if data.path is None else stamps_of(data.path)
     except OSError:
         return None
 

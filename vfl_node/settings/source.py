@@ -51,8 +51,8 @@ class DataSource(Frozen):
 
     path: Path | None = Field(
         default=None,
-        description="the table: a file of CSV, Parquet or Arrow, or a folder of such parts; CSV may be compressed by gzip "
-        "or zstd",
+        description="the table: a file of CSV, Parquet or Arrow, a folder of such parts, or a pattern of their names, such as "
+        "lab/part-*.parquet; CSV may be compressed by gzip or zstd",
     )
     url: ObjectUrl | None = Field(
         default=None, description="instead of path: such a file, or folder, in an object store, s3://BUCKET/KEY"

@@ -46,7 +46,7 @@ def open_sql(path: Path, *, party: str) -> Reader:
 
 
 def open_auto(path: Path, *, party: str, **dialect: Any) -> Reader:
-    """A reader of a file, or of the parts that ``path`` means, by its first bytes; the dialect is for CSV, as :func:`open_csv`'s."""
+    """A reader of a file, or of the parts that ``path`` means, by its first bytes; the dialect is as of :func:`open_csv`."""
     return _open(path, party, None, dialect)
 
 
