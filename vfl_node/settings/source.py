@@ -26,6 +26,7 @@ READERS: Registry[Callable[..., Any]] = Registry(
         "csv": f"{_OPENING}:open_csv",
         "parquet": f"{_OPENING}:open_parquet",
         "arrow": f"{_OPENING}:open_arrow",
+        "excel": f"{_OPENING}:open_excel",
         "sql": f"{_OPENING}:open_sql",
     },
 )
@@ -51,7 +52,7 @@ class DataSource(Frozen):
 
     path: Path | None = Field(
         default=None,
-        description="the table: a file of CSV, Parquet or Arrow, a folder of such parts, or a pattern of their names, such as "
+        description="the table: a file of CSV, Parquet, Arrow or Excel, a folder of such parts, or a pattern of their names, such as "
         "lab/part-*.parquet; CSV may be compressed by gzip or zstd",
     )
     url: ObjectUrl | None = Field(
@@ -75,6 +76,9 @@ class DataSource(Frozen):
         default=None, description="how a CSV writes decimals, '.' or ','; None: as its first rows suggest"
     )
     encoding: Encoding = Field(default="utf-8", description="of the text of a CSV; it is never guessed")
+    sheet: str | None = Field(
+        default=None, min_length=1, description="of an Excel workbook; None: the first that is not hidden"
+    )
 
     @field_validator("database")
     @classmethod
@@ -101,6 +105,8 @@ class DataSource(Frozen):
             raise ValueError("store is for a url")
         if self.dialect and (self.query or self.format not in ("auto", "csv")):
             raise ValueError("delimiter, decimal and encoding are for CSV")
+        if self.sheet and (self.query or self.format not in ("auto", "excel")):
+            raise ValueError("sheet is for Excel")
         if (self.query and self.format not in ("auto", "sql")) or (self.format == "sql" and self.query is None):
             raise ValueError("format is for path and url; format: sql is for a query")
         return self

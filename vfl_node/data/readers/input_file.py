@@ -55,7 +55,11 @@ SIGNATURES = (
     Signature(b"\xff\xff\xff\xff", "an Arrow stream", format="arrow"),
     Signature(b"FEA1", "a Feather file of version 1", "write it as Parquet, or as Feather of version 2"),
     Signature(b"PK\x03\x04", "a ZIP archive", "unpack it; or compress the table itself by gzip or zstd"),
-    Signature(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "a document of an older Excel or Office", _EXPORT),
+    Signature(
+        b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1",
+        "a document of an older Excel or Office, or has a password",
+        f"{_EXPORT}, or save it as xlsx without one",
+    ),
     Signature(b"%PDF", "a PDF document", _EXPORT),
     Signature(b"{\\rtf", "an RTF document", _EXPORT),
     Signature(b"SQLite format 3\0", "an SQLite database", _QUERY.format(scheme="sqlite")),
@@ -83,8 +87,11 @@ SIGNATURES = (
     Signature(codecs.BOM_UTF32_BE, "UTF-16 or UTF-32", _UTF8),
 )
 
-_IN_WORKBOOKS = (b"xl/", b"[Content_Types].xml", b"opendocument.spreadsheet")
-_EXCEL = Signature(b"", "an Excel workbook", _EXPORT)
+_EXCEL = Signature(b"", "an Excel workbook", format="excel")
+_OFFICE = Signature(b"", "a document of Office", _EXPORT)
+_IN_ARCHIVES = {b"xl/": _EXCEL, b"[Content_Types].xml": _OFFICE, b"opendocument.": _OFFICE}
+"""What a ZIP archive of a program has at its beginning → what it is; the first that fits."""
+
 _MARKUP = (
     (b"<!doctype html", "a web page (HTML), perhaps of a log-in", "download the table itself"),
     (b"<html", "a web page (HTML), perhaps of a log-in", "download the table itself"),
@@ -93,7 +100,7 @@ _MARKUP = (
     (b"[{", "JSON", _EXPORT),
     (b"[[", "JSON", _EXPORT),
 )
-_NAMES = {"csv": "CSV", "parquet": "Parquet", "arrow": "Arrow"}
+_NAMES = {"csv": "CSV", "parquet": "Parquet", "arrow": "Arrow", "excel": "Excel"}
 
 
 class InputFile(ABC):
@@ -166,7 +173,7 @@ class InputFile(ABC):
             raise DataError(
                 f"{self.source}: is {signature.what} compressed by {self.compressed}",
                 code="E_FORMAT",
-                hint="decompress it: only CSV is read compressed; Parquet and Arrow compress their columns themselves",
+                hint="decompress it: only CSV is read compressed; other formats compress their content themselves",
             )
         if expected not in (None, signature.format):
             raise DataError(
@@ -308,7 +315,8 @@ class GivenFile(InputFile):
 def _signature(head: bytes) -> Signature | None:
     for signature in SIGNATURES:
         if head.startswith(signature.start, signature.at):
-            return _EXCEL if signature.start == b"PK\x03\x04" and any(map(head.__contains__, _IN_WORKBOOKS)) else signature
+            inside = _IN_ARCHIVES if signature.start == b"PK\x03\x04" else {}
+            return next((kind for mark, kind in inside.items() if mark in head), signature)
     begins = head.removeprefix(codecs.BOM_UTF8).lstrip()[:16].lower()
     for start, what, hint in _MARKUP:
         if begins.startswith(start):

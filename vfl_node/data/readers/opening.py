@@ -11,7 +11,7 @@ from vfl_node.data.readers.csv import CsvReader
 from vfl_node.data.readers.folder import FolderReader
 from vfl_node.data.readers.input_file import GivenFile, InputFile, LocalFile, unreadable
 from vfl_node.data.readers.parts import Stamp, find_parts, stamps_of
-from vfl_node.errors import UsageError
+from vfl_node.errors import DataError, UsageError
 from vfl_node.settings.declared import DecimalSign
 from vfl_node.settings.source import READERS
 from vfl_node.settings.store import ObjectStore
@@ -37,7 +37,7 @@ def open_input(data: Data, *, party: str) -> Reader:
         return _open_stored(data, party)
     assert data.path is not None
     open_file: OpenReader = READERS[data.format]
-    return open_file(data.path, party=party, **data.dialect)
+    return open_file(data.path, party=party, **_said(data))
 
 
 def open_sql(path: Path, *, party: str) -> Reader:
@@ -45,14 +45,18 @@ def open_sql(path: Path, *, party: str) -> Reader:
     raise UsageError(f"{party}: {path} is no query", code="E_CONFIG", hint="data: {query: 'select …', database: URL}")
 
 
-def open_auto(path: Path, *, party: str, **dialect: Any) -> Reader:
-    """A reader of a file, or of the parts that ``path`` means, by its first bytes; the dialect is as of :func:`open_csv`."""
-    return _open(path, party, None, dialect)
+def open_auto(path: Path, *, party: str, **said: Any) -> Reader:
+    """A reader of a file, or of the parts that ``path`` means, by its first bytes; what is said is as of :func:`open_csv` and :func:`open_excel`."""
+    return _open(path, party, None, said)
 
 
 def open_given(content: bytes, source: str) -> Reader:
-    """A reader of a file that came as bytes, by the first of them; errors call it ``source``."""
-    return _read(GivenFile(content, source), None, {})
+    """A reader of a file that came as bytes, by the first of them; errors call it ``source``. No workbook is read."""
+    file = GivenFile(content, source)
+    if file.format() == "excel":
+        hint = "export it as CSV in UTF-8, or as Parquet"
+        raise DataError(f"{source}: is an Excel workbook", code="E_FORMAT", hint=hint)
+    return _read(file, None, {})
 
 
 def open_csv(path: Path, *, party: str, **dialect: Any) -> Reader:
@@ -70,9 +74,20 @@ def open_arrow(path: Path, *, party: str) -> Reader:
     return _open(path, party, "arrow", {})
 
 
-def _open(path: Path, party: str, expected: str | None, dialect: Mapping[str, Any]) -> Reader:
+def open_excel(path: Path, *, party: str, **said: Any) -> Reader:
+    """A reader of an Excel workbook; what is said is as of :class:`~vfl_node.data.readers.excel.ExcelReader`."""
+    return _open(path, party, "excel", said)
+
+
+def _said(data: Data) -> dict[str, Any]:
+    """What the settings say of how the table is written, for what reads it."""
+    ids = (data.id,) if isinstance(data.id, str) else data.id
+    return data.dialect | ({"sheet": data.sheet, "ids": ids} if data.format in ("auto", "excel") else {})
+
+
+def _open(path: Path, party: str, expected: str | None, said: Mapping[str, Any]) -> Reader:
     def open_part(part: Path, **known: DecimalSign) -> Reader:
-        return _read(LocalFile(part, party=party), expected, {**dialect, **known})
+        return _read(LocalFile(part, party=party), expected, {**said, **known})
 
     source = f"{party}: {path}"
     if (parts := find_parts(path, source)) is None:
@@ -93,23 +108,27 @@ def _open_stored(data: Data, party: str) -> Reader:
 
     assert data.url is not None
     expected = None if data.format == "auto" else data.format
-    if expected not in (None, "csv", "parquet", "arrow"):
-        text = f"{party}: {data.url} is read as CSV, Parquet or Arrow, not as {data.format}"
+    if expected not in (None, "csv", "parquet", "arrow", "excel"):
+        text = f"{party}: {data.url} is read as CSV, Parquet, Arrow or Excel, not as {data.format}"
         raise UsageError(text, code="E_CONFIG", hint="leave data.format out")
     table = StoredTable(data.url, data.store or ObjectStore(), party=party)
 
     def open_part(part: StoredObject, **known: DecimalSign) -> Reader:
-        return _read(part.open(), expected, {**data.dialect, **known})
+        return _read(part.open(), expected, {**_said(data), **known})
 
     parts = table.parts()
     return open_part(table.whole()) if parts is None else FolderReader(table.source, parts, open_part=open_part)
 
 
-def _read(file: InputFile, expected: str | None, dialect: Mapping[str, Any]) -> Reader:
+def _read(file: InputFile, expected: str | None, said: Mapping[str, Any]) -> Reader:
     try:
-        format = file.format(expected, dialect.get("encoding", "utf-8"))
+        format = file.format(expected, said.get("encoding", "utf-8"))
         if format == "csv":
-            return CsvReader(file, **dialect)
+            return CsvReader(file, **{key: value for key, value in said.items() if key not in ("sheet", "ids")})
+        if format == "excel":
+            from vfl_node.data.readers.excel import ExcelReader  # loads Arrow
+
+            return ExcelReader(file, sheet=said.get("sheet"), ids=said.get("ids", ()))
         from vfl_node.data.readers.columnar import IpcReader, ParquetReader  # loads Arrow
 
         return ParquetReader(file) if format == "parquet" else IpcReader(file)
