@@ -30,7 +30,7 @@ from vfl_node.settings.node import Data
 
 pytest.importorskip("python_calamine", reason="pip install 'vfl-node[excel]'")
 
-MANY = settings(deadline=None, derandomize=True, max_examples=examples(200, fewer=40))
+MANY = settings(deadline=None, derandomize=True, max_examples=examples(200, fewer=20))
 TEXTS = st.sampled_from(["red", "blue, or", "ж号", '"q"', "<&>", "two\nlines", " spaced ", "n/a", "", "007"])
 KINDS: dict[str, st.SearchStrategy[Any]] = {
     "numbers": st.none() | st.floats(-1e12, 1e12) | st.integers(-(10**9), 10**9),

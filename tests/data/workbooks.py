@@ -77,6 +77,8 @@ def write_workbook(
         related += f'<Relationship Id="rIdS" Type="{OFFICE}/sharedStrings" Target="sharedStrings.xml"/>'
     files["xl/workbook.xml"] = f'{HEAD}<workbook xmlns="{NAMESPACE}" xmlns:r="{OFFICE}"><sheets>{listed}</sheets></workbook>'
     files["xl/_rels/workbook.xml.rels"] = f'{HEAD}<Relationships xmlns="{PACKAGE}">{related}</Relationships>'
+    root = f'<Relationship Id="rId1" Type="{OFFICE}/officeDocument" Target="xl/workbook.xml"/>'
+    files["_rels/.rels"] = f'{HEAD}<Relationships xmlns="{PACKAGE}">{root}</Relationships>'
     files["[Content_Types].xml"] = (
         f'{HEAD}<Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types">'
         '<Default Extension="xml" ContentType="application/xml"/></Types>'

@@ -52,7 +52,7 @@ class DataSource(Frozen):
 
     path: Path | None = Field(
         default=None,
-        description="the table: a file of CSV, Parquet, Arrow or Excel, a folder of such parts, or a pattern of their names, such as "
+        description="the table: a file of CSV, Parquet, Arrow or Excel, a folder of such parts, or a pattern of names, such as "
         "lab/part-*.parquet; CSV may be compressed by gzip or zstd",
     )
     url: ObjectUrl | None = Field(
@@ -76,9 +76,7 @@ class DataSource(Frozen):
         default=None, description="how a CSV writes decimals, '.' or ','; None: as its first rows suggest"
     )
     encoding: Encoding = Field(default="utf-8", description="of the text of a CSV; it is never guessed")
-    sheet: str | None = Field(
-        default=None, min_length=1, description="of an Excel workbook; None: the first that is not hidden"
-    )
+    sheet: str | None = Field(default=None, min_length=1, description="of an Excel workbook; None: the first that is shown")
 
     @field_validator("database")
     @classmethod

@@ -90,9 +90,11 @@ class ExcelReader(Reader):
                     parts.append(_by_type(column))
         used = [place for place, title in enumerate(header[1]) if title != "" or any(columns[place])]
         self.names = column_names([_title(header[1][place]) for place in used], f"{self.source}:{header[0]}")
+        for name, place in zip(self.names, used, strict=True):
+            if name in ids:
+                self._check_id(name, columns[place])
         sizes = list(map(len, self._lines))
         self._columns = [_unify(columns[place], sizes) for place in used]
-        self._check_ids(ids)
 
     @override
     def batches(self, columns: Collection[str] | None = None) -> Iterator[RowBatch]:
@@ -132,18 +134,15 @@ class ExcelReader(Reader):
                 raise damage_of(self.source) from None
             raise
 
-    def _check_ids(self, ids: Collection[str]) -> None:
-        for name, parts in zip(self.names, self._columns, strict=True):
-            for part, lines in zip(parts, self._lines, strict=True):
-                if name in ids and pa.types.is_floating(part.type):
-                    found = pc.index(pc.fill_null(pc.greater_equal(pc.abs(part), float(_INEXACT)), False), True).as_py()
-                    if found >= 0:
-                        raise DataError(
-                            f"{self.source}:row {lines[found]}:{name}: the identifier is a number of 2^53 or "
-                            "more, and Excel has rounded it",
-                            code="E_ID",
-                            hint="export the ids again from where they come, into cells that are formatted as text",
-                        )
+    def _check_id(self, name: str, parts: Sequence[dict[type, pa.Array]]) -> None:
+        for part, lines in zip(parts, self._lines, strict=True):
+            if float in part and (large := pc.greater_equal(pc.abs(part[float]), float(_INEXACT))).true_count:
+                line = lines[pc.index(large, True).as_py()]
+                raise DataError(
+                    f"{self.source}:row {line}:{name}: the identifier is a number of 2^53 or more, and Excel has rounded it",
+                    code="E_ID",
+                    hint="export the ids again from where they come, into cells that are formatted as text",
+                )
 
 
 def _by_type(cells: Sequence[Any]) -> dict[type, pa.Array]:

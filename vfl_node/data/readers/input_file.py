@@ -25,6 +25,7 @@ HEAD_BYTES = 1 << 18
 """So many bytes are looked at to recognise a format or the dialect of a CSV."""
 
 _EXPORT = "export it as CSV in UTF-8, or as Parquet"
+_AS_XLSX = f"{_EXPORT}; a workbook also as xlsx without a password"
 _QUERY = "query it: data: {{query: 'select * from TABLE', database: '{scheme}:///FILE'}}"
 _UTF8 = "save the file as UTF-8"
 _OR_SAY = f"{_UTF8}, or set data.encoding to what it is: {', '.join(ENCODINGS[1:])}"
@@ -55,11 +56,7 @@ SIGNATURES = (
     Signature(b"\xff\xff\xff\xff", "an Arrow stream", format="arrow"),
     Signature(b"FEA1", "a Feather file of version 1", "write it as Parquet, or as Feather of version 2"),
     Signature(b"PK\x03\x04", "a ZIP archive", "unpack it; or compress the table itself by gzip or zstd"),
-    Signature(
-        b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1",
-        "a document of an older Excel or Office, or has a password",
-        f"{_EXPORT}, or save it as xlsx without one",
-    ),
+    Signature(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "a document of an older Excel or Office, or has a password", _AS_XLSX),
     Signature(b"%PDF", "a PDF document", _EXPORT),
     Signature(b"{\\rtf", "an RTF document", _EXPORT),
     Signature(b"SQLite format 3\0", "an SQLite database", _QUERY.format(scheme="sqlite")),

@@ -46,7 +46,7 @@ def open_sql(path: Path, *, party: str) -> Reader:
 
 
 def open_auto(path: Path, *, party: str, **said: Any) -> Reader:
-    """A reader of a file, or of the parts that ``path`` means, by its first bytes; what is said is as of :func:`open_csv` and :func:`open_excel`."""
+    """A reader of a file, or of the parts that ``path`` means, by its first bytes; ``said`` is for CSV or Excel."""
     return _open(path, party, None, said)
 
 

@@ -42,13 +42,16 @@ def read_workbook(file: InputFile) -> bytes:
     """The bytes of an Excel workbook that is small enough.
 
     Raises:
-        DataError: it is damaged or cut off (``E_CSV``), too large, in the binary form, or has a formula without its result, or a
+        DataError: it is damaged or cut off (``E_CSV``), too large, in the binary form, or has a formula without a result or a
             cell without its place (``E_FORMAT``).
         StateError: the machine has a problem, not the file.
     """
     file.rewind()
-    content = file.read(MOST_PACKED_BYTES + 1)
-    file.read(1)  # at its end, the file looks whether it is the same as before
+    pieces, size = [], 0
+    while size <= MOST_PACKED_BYTES and (piece := file.read(_PIECE_BYTES)):  # at its end, the file looks whether it has changed
+        pieces.append(piece)
+        size += len(piece)
+    content = b"".join(pieces)
     if len(content) > MOST_PACKED_BYTES or content.count(b"PK\x01\x02") > _MEMBERS:
         raise _too_large(file.source)
     try:
