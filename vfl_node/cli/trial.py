@@ -24,7 +24,7 @@ from vfl_node.job.costs import TableShape
 from vfl_node.node.trial import run_trial, settled_parties
 from vfl_node.process.files import private_folder
 from vfl_node.process.logs import configure_logs
-from vfl_node.report.sinks import SINKS, parse_sink
+from vfl_node.report.sinks import log_to_mlflow, log_to_tensorboard, parse_sink
 from vfl_node.report.summary import main_metrics, summary, warnings
 from vfl_node.report.words import SEEDED, human_seconds, join_names
 from vfl_node.settings.node import role_in
@@ -105,7 +105,7 @@ def run(
     else:
         _summarise(folder / "report.json", took_s, others)
     for name, store in chosen:
-        SINKS[name](folder, store)
+        _log(name, folder, store, _models(model))
         say(f"logged to {name}")
     if predictions:
         say(f"predictions: {predictions}")
@@ -191,6 +191,15 @@ def _numbers(job: Job, what: str, options: list[str], known: dict[str, int]) -> 
             raise UsageError(f"the {what} of {name} are given twice")
         numbers[name] = int(number)
     return numbers
+
+
+def _log(sink: str, folder: Path, store: str, models: dict[str, str]) -> None:
+    if sink == "tensorboard":
+        return log_to_tensorboard(folder, store)
+    from vfl_node.export.tracked import made_beside  # loads torch
+
+    with made_beside(folder, {}, models) as beside:
+        return log_to_mlflow(folder, store, beside=beside)
 
 
 def _data_files(job: Job, options: list[str]) -> dict[str, Path]:
