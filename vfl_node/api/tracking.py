@@ -29,14 +29,14 @@ def log_to_mlflow(
         UsageError: there is no report, MLflow is not installed, or it did not take the run; with ``models`` also as
             :meth:`~vfl_node.api.result.Result.export`. With ``message`` and ``hint``.
     """
-    from vfl_node.export.tracked import made_beside  # loads torch
+    from vfl_node.export.tracked import write_beside  # loads torch
 
     folder = _folder(finished)
     read_run(folder)
     sinks.check_sink("mlflow")
     parties = {party: half.parent for party, half in finished.model.items()} if isinstance(finished, Result) else {"": folder}
     declared = finished.networks if isinstance(finished, Result) else {}
-    with made_beside(folder, parties if models else {}, declared) as beside:
+    with write_beside(folder, parties if models else {}, declared) as beside:
         sinks.log_to_mlflow(folder, os.fspath(store), experiment, beside)
 
 

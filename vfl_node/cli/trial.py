@@ -196,9 +196,9 @@ def _numbers(job: Job, what: str, options: list[str], known: dict[str, int]) -> 
 def _log(sink: str, folder: Path, store: str, models: dict[str, str]) -> None:
     if sink == "tensorboard":
         return log_to_tensorboard(folder, store)
-    from vfl_node.export.tracked import made_beside  # loads torch
+    from vfl_node.export.tracked import write_beside  # loads torch
 
-    with made_beside(folder, {}, models) as beside:
+    with write_beside(folder, {}, models) as beside:
         return log_to_mlflow(folder, store, beside=beside)
 
 

@@ -16,7 +16,7 @@ CARD: tuple[Form, ...] = ("card",)
 
 
 @contextmanager
-def made_beside(
+def write_beside(
     card_of: Path, halves: Mapping[str, Path], models: Mapping[str, str] = NONE_DECLARED
 ) -> Iterator[list[tuple[Path, str]]]:
     """Files that are there as long as this is open, with the folder of the run that each goes into.
@@ -38,14 +38,14 @@ def made_beside(
             for path in export_folder(folder, Path(scratch) / party, models=models)
         ]
         if (card_of / MODEL).exists():
-            with _where_possible():
+            with _pass_over():
                 made += [(path, "") for path in export_folder(card_of, Path(scratch) / "card of it", forms=CARD, models=models)]
         yield made
 
 
 @contextmanager
-def _where_possible() -> Iterator[None]:
-    """Let a trainer pass whose halves cannot be exported."""
+def _pass_over() -> Iterator[None]:
+    """A half that cannot be exported is no error."""
     try:
         yield
     except UsageError as error:
