@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from vfl_node.node.check import JobUse, TableCheck
 
 WORDS_SHOWN = 5
-"""Of so many words for a missing value a check says how often they stand in a column."""
+"""A check says how often so many words for a missing value stand in a column."""
 
 FILE_ALONE = "table"
 """The party in errors about a file that belongs to no configuration and no job."""

@@ -87,7 +87,7 @@ class ExcelReader(Reader):
             while some := list(islice(rows, _ROWS)):
                 self._lines.append([number for number, _ in some])
                 for parts, column in zip(columns, zip(*(row for _, row in some), strict=True), strict=True):
-                    parts.append(_by_type(column))
+                    parts.append(_sort_by_type(column))
         used = [place for place, title in enumerate(header[1]) if title != "" or any(columns[place])]
         self.names = column_names([_title(header[1][place]) for place in used], f"{self.source}:{header[0]}")
         for name, place in zip(self.names, used, strict=True):
@@ -145,7 +145,7 @@ class ExcelReader(Reader):
                 )
 
 
-def _by_type(cells: Sequence[Any]) -> dict[type, pa.Array]:
+def _sort_by_type(cells: Sequence[Any]) -> dict[type, pa.Array]:
     """Type of cells → the cells of this type, and null for others; empty cells have none."""
     cells = [cell / _DAY if type(cell) is timedelta else float(cell) if type(cell) is int else cell for cell in cells]
     kinds = [type(cell) if cell != "" else None for cell in cells]
@@ -159,7 +159,7 @@ def _by_type(cells: Sequence[Any]) -> dict[type, pa.Array]:
 
 
 def _unify(parts: Sequence[dict[type, pa.Array]], sizes: Sequence[int]) -> list[pa.Array]:
-    """The pieces of a column, of ``sizes`` rows, as one type; ``parts`` as :func:`_by_type` gives them."""
+    """The pieces of a column, of ``sizes`` rows, as one type; ``parts`` as :func:`_sort_by_type` gives them."""
     kinds = {kind for part in parts for kind in part}
     if kinds == {date, datetime}:
         return [_merge(part.values(), pa.timestamp("us"), size) for part, size in zip(parts, sizes, strict=True)]
@@ -170,7 +170,7 @@ def _unify(parts: Sequence[dict[type, pa.Array]], sizes: Sequence[int]) -> list[
 
 
 def _merge(arrays: Iterable[pa.Array], kind: pa.DataType, size: int) -> pa.Array:
-    """Of each row the only value that is not null."""
+    """The only value of each row that is not null."""
     cast = [array.cast(kind) for array in arrays]
     return pc.coalesce(*cast) if cast else pa.nulls(size, kind)
 

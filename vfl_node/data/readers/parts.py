@@ -81,11 +81,8 @@ def stamps_of(path: Path) -> dict[str, Stamp]:
     files = {"": path} if parts is None else {name: file for name, file in parts.items() if _is_seen(name)}
     if not files:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
-    return {name: (about.st_ino, about.st_size, about.st_mtime_ns) for name, about in _about(files)}
-
-
-def _about(files: dict[str, Path]) -> list[tuple[str, os.stat_result]]:
-    return [(name, file.stat()) for name, file in files.items()]
+    facts = {name: file.stat() for name, file in files.items()}
+    return {name: (about.st_ino, about.st_size, about.st_mtime_ns) for name, about in facts.items()}
 
 
 def _list(path: Path) -> dict[str, Path] | None:
