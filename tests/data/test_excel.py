@@ -30,7 +30,7 @@ from vfl_node.settings.node import Data
 
 pytest.importorskip("python_calamine", reason="pip install 'vfl-node[excel]'")
 
-MANY = settings(deadline=None, derandomize=True, max_examples=examples(200, fewer=20))
+MANY = settings(deadline=None, derandomize=True, max_examples=examples(200, fewer=12))
 TEXTS = st.sampled_from(["red", "blue, or", "ж号", '"q"', "<&>", "two\nlines", " spaced ", "n/a", "", "007"])
 KINDS: dict[str, st.SearchStrategy[Any]] = {
     "numbers": st.none() | st.floats(-1e12, 1e12) | st.integers(-(10**9), 10**9),
@@ -82,7 +82,7 @@ def test_a_sheet_is_the_same_table_as_a_csv_of_its_cells(
     folder = tmp_path_factory.mktemp("excel")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(excel, "_ROWS", piece)
-        patch.setattr(workbook, "_PIECE_BYTES", 64)
+        patch.setattr(workbook, "_PIECE_BYTES", 500)
         tables_ = [
             read(write_workbook(folder / "t.xlsx", {"s": rows}, shared=shared, first=first)),
             read(write_csv(folder / "t.csv", rows)),

@@ -30,10 +30,10 @@ def letters(column: int) -> str:
 
 
 def cell_of(cell: Any, place: str, texts: list[str] | None) -> str:
-    if cell is None or cell == "":
-        return ""
     if isinstance(cell, Raw):
         return f'<c r="{place}">{cell}</c>'
+    if cell is None or cell == "":
+        return ""
     if isinstance(cell, bool):
         return f'<c r="{place}" t="b"><v>{int(cell)}</v></c>'
     if isinstance(cell, datetime):

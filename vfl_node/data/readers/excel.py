@@ -147,6 +147,9 @@ class ExcelReader(Reader):
 
 def _sort_by_type(cells: Sequence[Any]) -> dict[type, pa.Array]:
     """Type of cells → the cells of this type, and null for others; empty cells have none."""
+    alike = set(map(type, cells))
+    if alike == {float} or (alike == {str} and any(cells)):  # most columns, quickly
+        return {kind: pa.array(cells, _TYPES[kind]) for kind in alike}
     cells = [cell / _DAY if type(cell) is timedelta else float(cell) if type(cell) is int else cell for cell in cells]
     kinds = [type(cell) if cell != "" else None for cell in cells]
     return {
