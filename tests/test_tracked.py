@@ -213,7 +213,7 @@ def test_the_card_is_logged_and_the_halves_only_where_they_are_asked_for(
     halves = {f"models/{party}/{name}" for party in ("clinic", "lab") for name in (f"{party}.onnx", "card.json", "card.md")}
     assert logged.keys() == {"report.html", "report.json", "card.json", "card.md"} | halves
     log_to_mlflow(result.folder / "lab", tmp_path / "runs", models=True)
-    assert {name for name in logged if name.endswith(".onnx")} == {"models/lab.onnx"}
+    assert {name for name in logged if name.endswith(".onnx")} == {"models/lab/lab.onnx"}
 
 
 def test_a_job_without_a_model_has_no_card(trial: Any, tmp_path: Path, logged: dict[str, bytes]) -> None:

@@ -32,10 +32,11 @@ def log_to_mlflow(
     from vfl_node.export.tracked import write_beside  # loads torch
 
     folder = _folder(finished)
-    read_run(folder)
+    run = read_run(folder)
     sinks.check_sink("mlflow")
-    parties = {party: half.parent for party, half in finished.model.items()} if isinstance(finished, Result) else {"": folder}
-    declared = finished.networks if isinstance(finished, Result) else {}
+    parties, declared = {run.tags["party"]: folder}, dict[str, str]()
+    if isinstance(finished, Result):
+        parties, declared = {party: half.parent for party, half in finished.model.items()}, finished.networks
     with write_beside(folder, parties if models else {}, declared) as beside:
         sinks.log_to_mlflow(folder, os.fspath(store), experiment, beside)
 

@@ -45,9 +45,9 @@ def write_beside(
 
 @contextmanager
 def _pass_over() -> Iterator[None]:
-    """A half that cannot be exported is no error."""
+    """That a half cannot be exported, or its network is not known here, is no error."""
     try:
         yield
     except UsageError as error:
-        if error.code != "E_EXPORT":
+        if error.code not in ("E_EXPORT", "E_EXTENSION"):
             raise
