@@ -6,6 +6,7 @@ import importlib
 import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from vfl_node.report import sinks
 from vfl_node.report.sinks import parse_sink
 from vfl_node.report.tracked import LONGEST, read_run, track
 
+SMALL = "align: {protocol: psi}\ntrain: {bottom: [4], active_bottom: [4], top: [4], epochs: 1}\n"
 EPOCHS = [
     {"loss": 0.7, "auc": 0.6, "validation_loss": None, "validation_auc": None, "seconds": 0.5, "bytes": 100},
     {"loss": 0.5, "auc": None, "validation_loss": None, "validation_auc": None, "seconds": 0.25, "bytes": 100},
@@ -157,6 +159,71 @@ def test_mlflow_reads_what_was_logged(folder: Path, tmp_path: Path) -> None:
     assert {item.path for item in client.list_artifacts(run.info.run_id)} == {"report.html", "report.json"}
     kept = Path(client.download_artifacts(run.info.run_id, "report.json", str(tmp_path)))
     assert json.loads(kept.read_text()) == REPORT
+
+
+class _Client:
+    """The part of MLflow's client that is used; it keeps what is logged."""
+
+    logged: dict[str, Any] = {}
+
+    def __init__(self, **_: str) -> None:
+        self.logged.clear()
+
+    def get_experiment_by_name(self, name: str) -> Any:
+        return SimpleNamespace(experiment_id=name)
+
+    def create_run(self, number: str, **_: Any) -> Any:
+        return SimpleNamespace(info=SimpleNamespace(run_id=f"run of {number}"))
+
+    def log_batch(self, run_id: str, **_: Any) -> None:
+        assert run_id == "run of vfl-node"
+
+    def log_artifact(self, run_id: str, path: str, place: str | None = None) -> None:
+        self.logged[f"{place}/{Path(path).name}" if place else Path(path).name] = Path(path).read_bytes()
+
+    def set_terminated(self, run_id: str, status: str = "FINISHED", **_: Any) -> None:
+        assert status == "FINISHED"
+
+
+@pytest.fixture
+def logged(monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
+    """Artefacts that were logged to a client that stands for MLflow's, by their places."""
+    entities = SimpleNamespace(**dict.fromkeys(("Metric", "Param", "RunTag"), lambda *_: None))
+    monkeypatch.setitem(sys.modules, "mlflow", SimpleNamespace(MlflowClient=_Client, entities=entities))
+    monkeypatch.setitem(sys.modules, "mlflow.entities", entities)
+    monkeypatch.setattr(sinks, "find_spec", lambda name: True)
+    return _Client.logged
+
+
+def test_the_card_is_logged_and_the_halves_only_where_they_are_asked_for(
+    trial: Any, tmp_path: Path, logged: dict[str, bytes]
+) -> None:
+    from vfl_node import run
+
+    result = run(trial.job(SMALL), active=trial.files["clinic"], passive=trial.files["lab"], out=tmp_path / "out")
+    log_to_mlflow(result, tmp_path / "runs")
+    assert logged.keys() == {"report.html", "report.json", "card.json", "card.md"}
+    card = json.loads(logged["card.json"])
+    assert (card["party"], card["files"]) == ("clinic", [])
+    assert card["metrics"]
+    log_to_mlflow(result.folder, tmp_path / "runs")
+    assert logged.keys() == {"report.html", "report.json", "card.json", "card.md"}
+    pytest.importorskip("onnxruntime", reason="pip install 'vfl-node[onnx]'")
+    log_to_mlflow(result, tmp_path / "runs", models=True)
+    halves = {f"models/{party}/{name}" for party in ("clinic", "lab") for name in (f"{party}.onnx", "card.json", "card.md")}
+    assert logged.keys() == {"report.html", "report.json", "card.json", "card.md"} | halves
+    log_to_mlflow(result.folder / "lab", tmp_path / "runs", models=True)
+    assert {name for name in logged if name.endswith(".onnx")} == {"models/lab/lab.onnx"}
+
+
+def test_a_job_without_a_model_has_no_card(trial: Any, tmp_path: Path, logged: dict[str, bytes]) -> None:
+    from vfl_node import run
+
+    result = run(
+        trial.job("align: {protocol: psi}\n"), active=trial.files["clinic"], passive=trial.files["lab"], out=tmp_path / "out"
+    )
+    log_to_mlflow(result, tmp_path / "runs", models=True)
+    assert logged.keys() == {"report.html", "report.json"}
 
 
 def test_a_store_that_mlflow_cannot_use_is_said(folder: Path) -> None:

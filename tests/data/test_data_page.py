@@ -13,7 +13,7 @@ from vfl_node.data.missing_words import ABSENT, MISSING, MISSING_LABELS
 ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "docs" / "reference"
 EXAMPLE = REFERENCE / "model-input.md"
-PAGES = [ROOT / "docs" / "guides" / f"{name}.md" for name in ("give-tables", "check-a-table")]
+PAGES = [ROOT / "docs" / "guides" / f"{name}.md" for name in ("give-tables", "table-files", "check-a-table")]
 PAGES += [REFERENCE / f"{name}.md" for name in ("columns", "special-columns", "model-input", "table-errors")]
 
 

@@ -200,10 +200,10 @@ def _written(path: Path, rows: list[Any], delimiter: str, decimal: str) -> Path:
     return path
 
 
-def _workbook(path: Path) -> None:
+def _document(path: Path) -> None:
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("[Content_Types].xml", "<Types/>")
-        archive.writestr("xl/workbook.xml", "<workbook/>")
+        archive.writestr("word/document.xml", "<document/>")
 
 
 def _archive(path: Path) -> None:
@@ -218,7 +218,7 @@ def _sqlite(path: Path) -> None:
 
 
 WRONG: dict[str, tuple[Any, str, str]] = {
-    "xlsx": (_workbook, "is an Excel workbook", "export it as CSV in UTF-8, or as Parquet"),
+    "docx": (_document, "is a document of Office", "export it as CSV in UTF-8, or as Parquet"),
     "xls": (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "is a document of an older Excel or Office", "export it as CSV"),
     "zip": (_archive, "is a ZIP archive", "unpack it"),
     "pdf": (b"%PDF-1.7\n", "is a PDF document", "export it as CSV"),
@@ -229,7 +229,7 @@ WRONG: dict[str, tuple[Any, str, str]] = {
     "html": (b"<!DOCTYPE html><p>canary", "is a web page (HTML), perhaps of a log-in", "download the table itself"),
     "bz2": (b"BZh91AY", "is compressed by bzip2", "compress it by gzip or zstd"),
     "parquet in gzip": (gzip.compress(b"PAR1canary"), "is a Parquet file compressed by gzip", "decompress it"),
-    "excel in gzip": (gzip.compress(b"PK\x03\x04....xl/workbook.xml"), "is an Excel workbook", "export it as CSV"),
+    "excel in gzip": (gzip.compress(b"PK\x03\x04....xl/workbook.xml"), "is an Excel workbook compressed by", "decompress it"),
     "UTF-16": ("id,x\n1,2\n".encode("utf-16"), "is UTF-16 or UTF-32, not UTF-8", "save the file as UTF-8"),
     "UTF-16 in gzip": (gzip.compress("id,x\n1,2\n".encode("utf-16")), "is UTF-16 or UTF-32", "save the file as UTF-8"),
     "numpy": (b"\x93NUMPY\x01", "is an array of NumPy", "write it as CSV or Parquet"),

@@ -8,6 +8,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
+from vfl_node.data.readers.parts import is_table
 from vfl_node.errors import UsageError
 from vfl_node.job import Job
 
@@ -53,7 +54,7 @@ def tables_of(
     for party, table in given.items():
         if isinstance(table, str | os.PathLike):
             files[party] = Path(table)
-            if not files[party].exists():
+            if not is_table(files[party]):
                 raise UsageError(f"no file {table} (the table of {party})", code="E_FILE")
         elif isinstance(table, Frame):
             frames[party] = table

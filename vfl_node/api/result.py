@@ -215,6 +215,11 @@ class Result:
         ]
 
     @property
+    def networks(self) -> dict[str, str]:
+        """Name → ``module:Class`` of the owners' own networks that the trial was given."""
+        return dict(self._models)
+
+    @property
     def model(self) -> dict[str, Path]:
         """Party → file of its half of the model (safetensors); parties without one are left out."""
         paths = {party: folder / "model.safetensors" for party, folder in self._folders.items()}

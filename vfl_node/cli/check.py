@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from vfl_node.data.targets import TargetProfile
     from vfl_node.node.check import JobUse, TableCheck
 
+WORDS_SHOWN = 5
+"""A check says how often so many words for a missing value stand in a column."""
+
 FILE_ALONE = "table"
 """The party in errors about a file that belongs to no configuration and no job."""
 
@@ -195,6 +198,10 @@ def _note(column: ColumnProfile, rows: int) -> str:
         said.append("never varies")
     if column.written:
         said.append(column.written)
+    if column.words:
+        counted = sorted(column.words.items(), key=lambda each: (-each[1], each[0]))
+        more = ", …" if len(counted) > WORDS_SHOWN else ""
+        said.append("missing by " + ", ".join(f"{word} ({rows:,})" for word, rows in counted[:WORDS_SHOWN]) + more)
     if column.zero_led:
         said.append(f"{column.zero_led:,} begin with a zero: codes?")
     if column.seems:

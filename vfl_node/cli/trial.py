@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from vfl_node.cli.shared import ConfigOption, JsonOption, app, check_writable, err, label_option, out, print_json
+from vfl_node.data.readers.parts import is_table
 from vfl_node.errors import UsageError
 from vfl_node.execution.extras import Extras
 from vfl_node.execution.private import party_of, read_private
@@ -23,7 +24,7 @@ from vfl_node.job.costs import TableShape
 from vfl_node.node.trial import run_trial, settled_parties
 from vfl_node.process.files import private_folder
 from vfl_node.process.logs import configure_logs
-from vfl_node.report.sinks import SINKS, parse_sink
+from vfl_node.report.sinks import log_to_mlflow, log_to_tensorboard, parse_sink
 from vfl_node.report.summary import main_metrics, summary, warnings
 from vfl_node.report.words import SEEDED, human_seconds, join_names
 from vfl_node.settings.node import role_in
@@ -104,7 +105,7 @@ def run(
     else:
         _summarise(folder / "report.json", took_s, others)
     for name, store in chosen:
-        SINKS[name](folder, store)
+        _log(name, folder, store, _models(model))
         say(f"logged to {name}")
     if predictions:
         say(f"predictions: {predictions}")
@@ -192,6 +193,15 @@ def _numbers(job: Job, what: str, options: list[str], known: dict[str, int]) -> 
     return numbers
 
 
+def _log(sink: str, folder: Path, store: str, models: dict[str, str]) -> None:
+    if sink == "tensorboard":
+        return log_to_tensorboard(folder, store)
+    from vfl_node.export.tracked import write_beside  # loads torch
+
+    with write_beside(folder, {}, models) as beside:
+        return log_to_mlflow(folder, store, beside=beside)
+
+
 def _data_files(job: Job, options: list[str]) -> dict[str, Path]:
     """``--data`` options as party name → file."""
     files = _files(job, options, "--data")
@@ -211,7 +221,7 @@ def _files(job: Job, options: list[str], what: str) -> dict[str, Path]:
         if name in files:
             raise UsageError(f"{what} is given twice for {name}")
         files[name] = Path(path)
-        if not files[name].exists() or (what != "--data" and files[name].is_dir()):  # a table may be a folder of part files
+        if not (is_table(files[name]) if what == "--data" else files[name].exists() and not files[name].is_dir()):
             raise UsageError(f"no file {path} ({what.removeprefix('--')} of {name})", code="E_FILE")
     return files
 

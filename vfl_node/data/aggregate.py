@@ -8,6 +8,7 @@ records are in an order that the rows have no influence on. Nothing of it leaves
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -217,7 +218,7 @@ class _Typed(Reader):
         for batch in self._reader.batches(columns):
             names = batch.columns.schema.names
             cells = [seconds_in(batch.columns[name]) if name in self.dates else batch.columns[name] for name in names]
-            yield RowBatch(pa.RecordBatch.from_arrays(cells, names), batch.lines)
+            yield replace(batch, columns=pa.RecordBatch.from_arrays(cells, names))
 
     def close(self) -> None:
         """Nothing to do: whoever opened the input closes it."""
@@ -237,7 +238,7 @@ class _MergedReader(Reader):
     def __init__(self, text: TextColumns, records: RowBatch, merged: MergedRows) -> None:
         self.source, self.names = text.source, tuple(records.columns.schema.names)
         self.decimal, self.decimal_known, self.format = text.decimal, text.decimal_known, text.format
-        self.unit, self.merged = text.unit, merged
+        self.unit, self.merged = "row" if text.has_parts else text.unit, merged
         self._records = records
 
     @override

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -36,6 +37,7 @@ class ColumnProfile:
         zero_led: cells of an undeclared column of numbers that begin with a zero before other digits.
         seems: what the shape of its numbers may mean besides.
         rare: whether nearly all values are levels that few rows have, so that a model gets hardly anything from them.
+        words: word that was read as a missing value → rows, where that is known; each is of a list, or the owner's.
         written: how numbers or dates are written, in words; empty where they are plain.
     """
 
@@ -53,6 +55,7 @@ class ColumnProfile:
     seems: Seems | None = None
     rare: bool = False
     written: str = ""
+    words: Mapping[str, int] = field(default_factory=dict)
 
 
 def feature_profile(name: str, column: Column, decimal: str, *, declared: bool) -> ColumnProfile:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -29,6 +29,7 @@ from vfl_node.data.row_columns import read_groups, read_order
 from vfl_node.data.tables import Column, KeyColumn, Table, check_enough
 from vfl_node.data.targets import TargetProfile, read_targets
 from vfl_node.data.text_columns import TextColumns
+from vfl_node.data.words_seen import missing_among
 from vfl_node.errors import DataError, VflError
 from vfl_node.job import IdForm
 from vfl_node.job.keys import NO_KEYS, Keys
@@ -36,6 +37,8 @@ from vfl_node.roles import Task
 from vfl_node.settings.declared import kind_of
 from vfl_node.settings.node import Data
 from vfl_node.settings.table import LabelSource
+
+NO_WORDS: Mapping[str, Mapping[str, int]] = {}
 
 ID_FORMS: tuple[IdForm, ...] = get_args(IdForm)
 
@@ -149,6 +152,7 @@ def profile(
     whole: bool = True,
     needs_order: bool = False,
     keys: Keys = NO_KEYS,
+    words: Mapping[str, Mapping[str, int]] = NO_WORDS,
 ) -> TableProfile:
     """Look at a table as :func:`~vfl_node.data.reading.table_of` reads it.
 
@@ -157,6 +161,7 @@ def profile(
         task: of the job; None: regression if the labels are numbers, and not all of them classes.
         classes: of the job; None: as many as the labels suggest.
         needs_order: as there, like ``keys``.
+        words: column → word for a missing value → rows, as :class:`~vfl_node.data.words_seen.WordsReader` has counted them.
         whole: whether ``text`` has all rows. If it has not, a set that is too small and labels all alike are no errors.
 
     Raises:
@@ -210,7 +215,9 @@ def profile(
                 use: Use = "date" if error.code == "E_DATE" else "numeric"
                 columns.append(ColumnProfile(name, use, declared=kind is not None, error=error))
             else:
-                columns.append(feature_profile(name, features[name], text.decimal, declared=kind is not None))
+                seen = feature_profile(name, features[name], text.decimal, declared=kind is not None)
+                among = missing_among(words.get(name, {}), data, name, numbers=seen.use in ("numeric", "date"))
+                columns.append(replace(seen, words=among))
     apart = select_left_out(set_apart, needs_label=needs_label)
     table = (
         None

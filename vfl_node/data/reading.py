@@ -264,7 +264,7 @@ def ids_of(text: TextColumns, names: tuple[str, ...], forms: tuple[IdForm, ...])
     if len(repeats):
         shown = repeats[:_PAIRS_SHOWN]
         first = [next(row for row, id_ in enumerate(ids) if id_ == repeated) for repeated in ids.take(shown)]
-        pairs = [f"{text.line(one)} and {text.line(other)}" for one, other in zip(first, shown.tolist(), strict=True)]
+        pairs = [f"{text.place(one)} and {text.place(other)}" for one, other in zip(first, shown.tolist(), strict=True)]
         listed = ", ".join([*pairs, "…"] if len(repeats) > _PAIRS_SHOWN else pairs)
         repeated = [parts(id_) for id_ in map(ids.__getitem__, repeats.tolist())]
         rounded = sum(any(map(is_rounded, each)) for each in repeated)

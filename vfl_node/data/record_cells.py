@@ -44,9 +44,9 @@ class RecordCells:
         self._text, self._aggregate, self._groups, self._when = text, data.aggregate, groups, when
 
     def lines(self) -> list[int]:
-        """The line, or the row, where the first row of each record stands."""
-        first = np.minimum.reduceat(self._groups.rows, self._groups.starts)
-        return [self._text.line(row) for row in first.tolist()]
+        """The line where the first row of each record stands; its row, counted over all parts of an input that has parts."""
+        first = np.minimum.reduceat(self._groups.rows, self._groups.starts).tolist()
+        return [row + 1 for row in first] if self._text.has_parts else [self._text.line(row) for row in first]
 
     def spelling(self, name: str) -> pa.Array:
         """An id column: of the spellings that the rows of a record have, the first in sorted order."""
@@ -76,7 +76,7 @@ class RecordCells:
         other = np.flatnonzero(least < largest)
         if len(other):
             rows = self._groups.rows[self._groups.of_row == other[0]]
-            line = self._text.line(int(rows.min()))
+            line = self._text.place(int(rows.min()))
             raise DataError(
                 f"{self._text.source}: the rows of {len(other):,} records have different values in the {use} column {name!r}; "
                 f"the first of such rows is in {self._text.unit} {line}",

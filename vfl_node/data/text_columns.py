@@ -103,12 +103,14 @@ class TextColumns:
         self._kept: dict[str, list[pa.Array]] = {name: [] for name in kept}
         self._starts: list[int] = []  # first row of each batch
         self._lines: list[Sequence[int]] | None = []
+        self._sources: list[str] = []  # of each batch
         self._rows = 0
         read = {name: FeatureCells(kind, decimal=reader.decimal, repeatable=reader.repeatable) for name, kind in values.items()}
         for batch in reader.batches({*kept, *values}):
             if not self._rows:
                 self.first_row, self.header = _first_row(batch), _header(reader, batch)
             self._starts.append(self._rows)
+            self._sources.append(batch.source)
             self._rows += batch.columns.num_rows
             if batch.lines is None:
                 self._lines = None
@@ -193,9 +195,22 @@ class TextColumns:
         batch = bisect_right(self._starts, row) - 1
         return int(self._lines[batch][row - self._starts[batch]])
 
+    @property
+    def has_parts(self) -> bool:
+        """Whether the rows are of several files, or may be; then :meth:`line` counts within each."""
+        return any(self._sources)
+
+    def place(self, row: int) -> str:
+        """What :meth:`line` says, behind the name of the file where there are several."""
+        part = self._source(row).rpartition("/")[2]
+        return f"{part}:{self.line(row)}" if self.has_parts else str(self.line(row))
+
     def locate(self, name: str, row: int) -> str:
         """``party: path:line:column`` of one cell."""
-        return f"{self.source}:{'row ' if self.unit == 'row' else ''}{self.line(row)}:{name}"
+        return f"{self._source(row) or self.source}:{'row ' if self.unit == 'row' else ''}{self.line(row)}:{name}"
+
+    def _source(self, row: int) -> str:
+        return self._sources[bisect_right(self._starts, row) - 1]
 
 
 def _feature(chunks: Sequence[pa.Array], kind: FeatureKind | None, decimal: str) -> ParsedNumbers | CategoricalColumn:
@@ -216,4 +231,5 @@ def _first_row(batch: RowBatch) -> dict[str, str]:
 
 
 def _header(reader: Reader, batch: RowBatch) -> str:
-    return reader.source if batch.lines is None or reader.unit == "row" else f"{reader.source}:1"
+    source = batch.source or reader.source
+    return source if batch.lines is None or reader.unit == "row" else f"{source}:1"

@@ -13,6 +13,7 @@ from vfl_node.data.feature_columns import column_of, read_as
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.readers.contract import Reader
 from vfl_node.data.readers.opening import open_input
+from vfl_node.data.readers.parts import is_table
 from vfl_node.data.reading import ids_of
 from vfl_node.data.tables import Table
 from vfl_node.data.text_columns import TextColumns
@@ -74,7 +75,7 @@ def read_cells(
 def open_given(given: Given, party: str) -> Reader:
     """A reader of a party's table. Raises UsageError (``E_FILE``) if there is no such file, else as the reader."""
     if isinstance(given, str | os.PathLike):
-        if not Path(given).exists():
+        if not is_table(Path(given)):
             raise UsageError(f"there is no file {given}", code="E_FILE", hint="correct its name")
         return open_input(Data(path=Path(given)), party=party)
     from vfl_node.data.readers.arrow import ArrowReader  # loads Arrow

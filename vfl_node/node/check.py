@@ -5,6 +5,7 @@ Everything here is for the owner. It has column names, counts and the texts of e
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
@@ -22,6 +23,7 @@ from vfl_node.data.readers.opening import open_input
 from vfl_node.data.reading import columns_for
 from vfl_node.data.tables import check_enough
 from vfl_node.data.text_columns import TextColumns
+from vfl_node.data.words_seen import WordsReader
 from vfl_node.errors import DataError, UsageError, VflError
 from vfl_node.job import IdForm, Job
 from vfl_node.job.keys import NO_KEYS, Keys
@@ -130,7 +132,9 @@ def check_table(settings: Settings, *, data: Data | None = None, job: Job | None
         id_form = job.align.id_form if job else "text"
         ordered = needs_order(settings, job)
         keys = (job.align.keys if job else None) or NO_KEYS
-        text, whole = _read(data, settings.name, rows, id_form=id_form, needs_label=needs_label, needs_order=ordered, keys=keys)
+        text, whole, words = _read(
+            data, settings.name, rows, id_form=id_form, needs_label=needs_label, needs_order=ordered, keys=keys
+        )
         format, merged = text.format, text.merged
         seen = profile(
             text,
@@ -144,6 +148,7 @@ def check_table(settings: Settings, *, data: Data | None = None, job: Job | None
             whole=whole,
             needs_order=ordered,
             keys=keys,
+            words=words,
         )
         errors += seen.errors
         if job:
@@ -175,18 +180,19 @@ def _read(
     needs_label: bool,
     needs_order: bool,
     keys: Keys,
-) -> tuple[TextColumns, bool]:
-    """The table, or its first rows, and whether these are all of it."""
+) -> tuple[TextColumns, bool, Mapping[str, Mapping[str, int]]]:
+    """The table, or its first rows; whether these are all of it; and the words for missing values in its columns."""
     use: dict[str, Any] = {"id_form": id_form, "needs_label": needs_label, "needs_order": needs_order, "keys": keys}
     with closing(open_input(data, party=party)) as reader:
         read = reader if rows is None else HeadReader(reader, rows)
+        counting = WordsReader(read, data)
         try:
-            text = columns_for(read, data, party=party, keep_label=True, **use)
+            text = columns_for(counting, data, party=party, keep_label=True, **use)
         except DataError as error:
             if rows is None or error.code != "E_EMPTY" or data.aggregate is None:
                 raise
         else:
-            return text, read.whole if isinstance(read, HeadReader) else True
+            return text, read.whole if isinstance(read, HeadReader) else True, counting.seen
     return _read(data, party, None, **use)  # the first rows may all be later than data.aggregate.as_of
 
 

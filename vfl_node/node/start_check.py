@@ -11,6 +11,7 @@ from typing import Any
 import structlog
 
 from vfl_node.data.profile import LabelProfile, TableProfile
+from vfl_node.data.readers.parts import Stamp, stamps_of
 from vfl_node.errors import UsageError
 from vfl_node.node.check import check_table, describe_error
 from vfl_node.process.machine import utc_now
@@ -39,7 +40,7 @@ class StartCheck:
         self._settings = settings
         self._tables = {name: data for name, data in settings.tables.items() if data.check}
         self._found: dict[str, dict[str, Any]] = {}
-        self._files: dict[str, tuple[int, ...] | None] = {}  # as they were when they were looked at
+        self._files: dict[str, dict[str, Stamp] | None] = {}  # as they were when they were looked at
         self._lock = threading.Lock()
         self._began = 0.0
         self._thread = threading.Thread()
@@ -125,13 +126,12 @@ class StartCheck:
         }
 
 
-def _state_of(data: Data) -> tuple[int, ...] | None:
-    """What tells whether the file of a table has changed; None: there is none, or none here."""
+def _state_of(data: Data) -> dict[str, Stamp] | None:
+    """What tells whether the files of a table have changed; None: there are none, or none here."""
     try:
-        about = data.path and data.path.stat()
+        return None if data.path is None else stamps_of(data.path)
     except OSError:
         return None
-    return (about.st_ino, about.st_size, about.st_mtime_ns) if about else None
 
 
 def _reason_gone(data: Data) -> str:
@@ -139,10 +139,10 @@ def _reason_gone(data: Data) -> str:
     if data.path is None:
         return ""
     try:
-        data.path.stat()
+        files = stamps_of(data.path)
     except OSError as error:
         return error.strerror or type(error).__name__
-    return "" if os.access(data.path, os.R_OK) else "Permission denied"
+    return "" if "" not in files or os.access(data.path, os.R_OK) else "Permission denied"
 
 
 def _size(seen: TableProfile | None) -> dict[str, Any]:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from types import MappingProxyType
 
 from vfl_node.errors import UsageError
 from vfl_node.report.tracked import TrackedRun, read_run
@@ -23,13 +22,14 @@ URI = re.compile(r"[a-z][a-z0-9+.-]*://")
 SECRET = re.compile(r"//\S*@")
 
 
-def log_to_mlflow(folder: Path, store: str, experiment: str = EXPERIMENT) -> None:
+def log_to_mlflow(folder: Path, store: str, experiment: str = EXPERIMENT, beside: Sequence[tuple[Path, str]] = ()) -> None:
     """Log the report in ``folder`` as a run of MLflow.
 
     Args:
         folder: with ``report.json`` and ``report.html``.
         store: URI of a tracking server or database; or a folder, in which ``mlflow.db`` is made.
         experiment: to which the run belongs; made where there is none.
+        beside: more files, each with the folder of the run that it goes into; empty: none.
 
     Raises:
         UsageError: there is no report (``E_FILE``), MLflow is not installed (``E_EXTENSION``), or it did not take the run
@@ -39,7 +39,7 @@ def log_to_mlflow(folder: Path, store: str, experiment: str = EXPERIMENT) -> Non
     check_sink("mlflow")
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # a node tells nobody that it runs
     with _explain("MLflow"):
-        _write_to_mlflow(run, store, experiment)
+        _write_to_mlflow(run, store, experiment, beside)
 
 
 def log_to_tensorboard(folder: Path, store: str) -> None:
@@ -54,10 +54,8 @@ def log_to_tensorboard(folder: Path, store: str) -> None:
         _write_to_tensorboard(run, Path(store) / run.name)
 
 
-SINKS: Mapping[str, Callable[[Path, str], None]] = MappingProxyType(
-    {"mlflow": log_to_mlflow, "tensorboard": log_to_tensorboard}
-)
-"""Name → what logs a report there; the name is that of the library and of the extra, too."""
+SINKS = ("mlflow", "tensorboard")
+"""Where a report can be logged; the name is that of the library and of the extra, too."""
 
 
 def check_sink(name: str) -> None:
@@ -75,7 +73,7 @@ def parse_sink(option: str) -> tuple[str, str]:
     return name, store
 
 
-def _write_to_mlflow(run: TrackedRun, store: str, experiment: str) -> None:
+def _write_to_mlflow(run: TrackedRun, store: str, experiment: str, beside: Sequence[tuple[Path, str]]) -> None:
     from mlflow import MlflowClient
     from mlflow.entities import Metric, Param, RunTag
 
@@ -97,8 +95,8 @@ def _write_to_mlflow(run: TrackedRun, store: str, experiment: str) -> None:
     try:
         for first in range(0, len(metrics), BATCH):
             client.log_batch(begun, metrics=metrics[first : first + BATCH])
-        for path in run.files:
-            client.log_artifact(begun, str(path))
+        for path, place in (*((path, "") for path in run.files), *beside):
+            client.log_artifact(begun, str(path), place or None)
     except Exception:
         client.set_terminated(begun, status="FAILED")
         raise

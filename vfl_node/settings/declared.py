@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from datetime import date
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
@@ -21,6 +21,11 @@ Size = Annotated[int, Field(ge=1, le=4096)]
 Kind = Literal["numeric", "categorical", "date", "list", "ignore"]
 
 DecimalSign = Literal[".", ","]
+
+Encoding = Literal["utf-8", "gbk", "gb18030", "latin-1", "cp1252", "utf-16"]
+"""How the text of a file is written in bytes."""
+
+ENCODINGS: tuple[Encoding, ...] = get_args(Encoding)
 
 Thousands = Literal["", ",", ".", " ", "'"]
 """What separates thousands; nothing does if it is empty."""

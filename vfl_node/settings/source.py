@@ -13,6 +13,7 @@ from typing_extensions import Self
 
 from vfl_node.configuration.models import Frozen, name_in, text_like
 from vfl_node.configuration.registry import Registry
+from vfl_node.settings.declared import Encoding
 from vfl_node.settings.password import Password, no_password_itself
 from vfl_node.settings.store import ObjectStore, ObjectUrl
 
@@ -25,6 +26,7 @@ READERS: Registry[Callable[..., Any]] = Registry(
         "csv": f"{_OPENING}:open_csv",
         "parquet": f"{_OPENING}:open_parquet",
         "arrow": f"{_OPENING}:open_arrow",
+        "excel": f"{_OPENING}:open_excel",
         "sql": f"{_OPENING}:open_sql",
     },
 )
@@ -50,8 +52,8 @@ class DataSource(Frozen):
 
     path: Path | None = Field(
         default=None,
-        description="the table: a file of CSV, Parquet or Arrow, or a folder of such parts; CSV may be compressed by gzip "
-        "or zstd",
+        description="the table: a file of CSV, Parquet, Arrow or Excel, a folder of such parts, or a pattern of names, such as "
+        "lab/part-*.parquet; CSV may be compressed by gzip or zstd",
     )
     url: ObjectUrl | None = Field(
         default=None, description="instead of path: such a file, or folder, in an object store, s3://BUCKET/KEY"
@@ -73,6 +75,8 @@ class DataSource(Frozen):
     decimal: Literal[".", ","] | None = Field(
         default=None, description="how a CSV writes decimals, '.' or ','; None: as its first rows suggest"
     )
+    encoding: Encoding = Field(default="utf-8", description="of the text of a CSV; it is never guessed")
+    sheet: str | None = Field(default=None, min_length=1, description="of an Excel workbook; None: the first that is shown")
 
     @field_validator("database")
     @classmethod
@@ -97,8 +101,10 @@ class DataSource(Frozen):
             raise ValueError("database is for a query; a file has path alone")
         if self.url is None and self.store is not None:
             raise ValueError("store is for a url")
-        if (self.delimiter or self.decimal) and (self.query or self.format not in ("auto", "csv")):
-            raise ValueError("delimiter and decimal are for CSV")
+        if self.dialect and (self.query or self.format not in ("auto", "csv")):
+            raise ValueError("delimiter, decimal and encoding are for CSV")
+        if self.sheet and (self.query or self.format not in ("auto", "excel")):
+            raise ValueError("sheet is for Excel")
         if (self.query and self.format not in ("auto", "sql")) or (self.format == "sql" and self.query is None):
             raise ValueError("format is for path and url; format: sql is for a query")
         return self
@@ -116,6 +122,12 @@ class DataSource(Frozen):
         if scheme in ("duckdb", "sqlite") and file and not file.startswith(":"):
             update["database"] = f"{scheme}:///{folder / file}"
         return self.model_copy(update=update)
+
+    @property
+    def dialect(self) -> dict[str, str]:
+        """What is said of how a CSV is written."""
+        said = {"delimiter": self.delimiter, "decimal": self.decimal, "encoding": self.encoding}
+        return {name: value for name, value in said.items() if value and value != "utf-8"}
 
     @property
     def place(self) -> str:

@@ -36,6 +36,7 @@ class _FileReader(Reader):
     """
 
     repeatable = True
+    unit = "row"
 
     def __init__(self, file: InputFile) -> None:
         self.source = file.source

@@ -24,10 +24,13 @@ class RowBatch:
             count: the reader removes it, and no cell has a NUL character.
         lines: the line of a file where each row begins, from 1, for errors; None for an input without lines, whose
             rows are counted from 1.
+        source: party and part file that all these rows are from, for errors, where an input has several; then ``lines`` are
+            those of this part, or its rows. Empty: the reader's.
     """
 
     columns: pa.RecordBatch
     lines: Sequence[int] | None = None
+    source: str = ""
 
 
 class Reader(Protocol):

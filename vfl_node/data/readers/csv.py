@@ -1,4 +1,4 @@
-"""CSV in UTF-8 (RFC 4180): a header line, then one line or more for each row, with a delimiter between the cells."""
+"""CSV (RFC 4180): a header line, then one line or more for each row, with a delimiter between the cells."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from typing_extensions import override
 
 from vfl_node.data.readers.contract import Reader, RowBatch
 from vfl_node.data.readers.dialect import decimal_of, delimiter_of, find_delimiter, lines_are_quoted
+from vfl_node.data.readers.encoding import DecodedFile
 from vfl_node.data.readers.input_file import HEAD_BYTES, InputFile
 from vfl_node.data.readers.names import ONE_CELL, column_names
 from vfl_node.errors import DataError
-from vfl_node.settings.declared import DecimalSign
+from vfl_node.settings.declared import DecimalSign, Encoding
 
 BLOCK_BYTES = 1 << 23
 """So many bytes are parsed at once: some megabytes, which the processor's cache still helps with."""
@@ -28,7 +29,6 @@ MOST_BYTES_A_ROW = 1 << 26
 
 _SEEN = {"\t": "tabs", ";": "semicolons", "|": "bars"}
 _NUL = b"\0"
-_SAVE_AS_UTF8 = "save the file as UTF-8"
 
 
 class CsvReader(Reader):
@@ -39,19 +39,27 @@ class CsvReader(Reader):
         delimiter: between the cells; None: as a first line ``sep=;`` tells, or else as the first rows suggest
             (:func:`~vfl_node.data.readers.dialect.delimiter_of`).
         decimal: ``.`` or ``,``; None: as the first rows suggest (:func:`~vfl_node.data.readers.dialect.decimal_of`).
+        encoding: of its text.
 
     Raises:
-        DataError: the file cannot be read (``E_FILE``), is not CSV in UTF-8 with a name for every
+        DataError: the file cannot be read (``E_FILE``), is not CSV in its encoding with a name for every
             column (``E_CSV``), or is empty (``E_EMPTY``).
         StateError: the machine has a problem, not the file.
     """
 
     repeatable = True
 
-    def __init__(self, file: InputFile, *, delimiter: str | None = None, decimal: DecimalSign | None = None) -> None:
-        self.source = file.source
-        self._file = file
-        self._rest = _Rest(file)
+    def __init__(
+        self,
+        file: InputFile,
+        *,
+        delimiter: str | None = None,
+        decimal: DecimalSign | None = None,
+        encoding: Encoding = "utf-8",
+    ) -> None:
+        self.source, self._file, self._encoding = file.source, file, encoding
+        self._text = file if encoding == "utf-8" else DecodedFile(file, encoding)
+        self._rest = _Rest(self._text)
         lines = self._rest.head()
         told = find_delimiter(lines)
         self._before_header = 1 if told else 0
@@ -73,8 +81,8 @@ class CsvReader(Reader):
         from vfl_node.data.readers.csv_blocks import lines_in, parse  # Arrow is loaded when rows are read
 
         if self._rest.read:
-            self._file.rewind()
-            self._rest = _Rest(self._file)
+            self._text.rewind()
+            self._rest = _Rest(self._text)
             self._header()
         rest, some, size = self._rest, False, HEAD_BYTES
         while block := rest.block(size):
@@ -98,7 +106,8 @@ class CsvReader(Reader):
     def _describe(self) -> str:
         between = "" if self.delimiter == "," else f", cells between {_SEEN.get(self.delimiter, repr(self.delimiter))}"
         decimal = "" if self.decimal == "." else ", decimals with a comma"
-        return f"csv{f' in {self._file.compressed}' if self._file.compressed else ''}{between}{decimal}"
+        packed = [*([self._encoding] if self._encoding != "utf-8" else []), *filter(None, [self._file.compressed])]
+        return f"{' in '.join(['csv', *packed])}{between}{decimal}"
 
     def _header(self) -> tuple[str, ...]:
         for _ in range(self._before_header):
@@ -155,9 +164,11 @@ class CsvReader(Reader):
             try:
                 text = raw.decode()
             except UnicodeDecodeError:
-                raise DataError(f"{self.source}:{line}: is not UTF-8 text", code="E_CSV", hint=_SAVE_AS_UTF8) from None
+                hint = self._file.other_encoding
+                raise DataError(f"{self.source}:{line}: is not UTF-8 text", code="E_CSV", hint=hint) from None
             if _NUL in raw:
-                raise DataError(f"{self.source}:{line}: holds NUL characters, as UTF-16 does", code="E_CSV", hint=_SAVE_AS_UTF8)
+                hint = self._file.other_encoding
+                raise DataError(f"{self.source}:{line}: holds NUL characters, as UTF-16 does", code="E_CSV", hint=hint)
             yield text
 
 
@@ -170,7 +181,7 @@ class _Rest:
         read: whether a block was taken.
     """
 
-    def __init__(self, file: InputFile) -> None:
+    def __init__(self, file: InputFile | DecodedFile) -> None:
         self.line, self.taken, self.read = 1, 0, False
         self._file = file
         self._source = file.source

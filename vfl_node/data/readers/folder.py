@@ -1,73 +1,22 @@
-"""A folder of part files, as Spark, Hive and Dask write one table: the rows of all parts, one after the other."""
+"""Part files, as Spark, Hive and Dask write one table: the rows of all parts, one after the other."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
 from typing_extensions import override
 
 from vfl_node.data.readers.contract import Reader, RowBatch
-from vfl_node.data.readers.input_file import unreadable
+from vfl_node.data.readers.parts import Stamp
 from vfl_node.errors import DataError
 from vfl_node.settings.declared import DecimalSign
-
-_UNSEEN = ("_", ".")
-"""Names that begin so are marks and checksums, such as ``_SUCCESS``, not parts."""
-
-_WITH_OLD_ROWS = {"_delta_log": "Delta Lake", ".hoodie": "Hudi"}
-"""Folder that lists which of the files count → the program that keeps it."""
 
 _TEXT, _TEXTS = "string", ("string", "large_string", "string_view")
 """Types of text, which differ in how long it may be: a column that repeats is read as another one than it was written as."""
 
 _ALIKE = "all parts have the same columns, of the same types, and in CSV a first line that names them"
-
-
-def files_of(path: Path, source: str) -> list[Path]:
-    """The part files of a folder of this machine, in the order of their names.
-
-    Raises:
-        DataError: as :func:`check_parts`, or it cannot be read (``E_FILE``).
-        StateError: the machine has a problem, not the folder.
-    """
-    try:
-        files = {file.name: file for file in path.iterdir()}
-        folders = [name for name, file in files.items() if file.is_dir()]
-    except OSError as error:
-        raise unreadable(error, source) from None
-    return [files[name] for name in check_parts(source, files, folders)]
-
-
-def check_parts(source: str, names: Collection[str], folders: Collection[str]) -> list[str]:
-    """Which of the ``names`` in a folder are parts, in their order; ``folders`` are those of them that are folders.
-
-    Raises:
-        DataError: there is no part (``E_FILE``), or a folder among them (``E_FORMAT``).
-    """
-    for log, program in _WITH_OLD_ROWS.items():
-        if log in names:
-            raise DataError(
-                f"{source}: is a table of {program}, whose files also have rows of older versions",
-                code="E_FORMAT",
-                hint="export its present rows into a folder or a file of their own",
-            )
-    parts = sorted(name for name in names if not name.startswith(_UNSEEN))
-    if inner := [name for name in parts if name in folders]:
-        raise DataError(
-            f"{source}: has a folder in it, {inner[0]}, and not part files alone",
-            code="E_FORMAT",
-            hint="move the parts into one folder, or give their rows by a query (data.query), which DuckDB runs over files",
-        )
-    if not parts:
-        raise DataError(
-            f"{source}: is a folder without part files",
-            code="E_FILE",
-            hint="set data.path to a file this user can read, or to a folder whose files are the parts of one table",
-        )
-    return parts
 
 
 class PartFile(Protocol):
@@ -85,30 +34,40 @@ P_contra = TypeVar("P_contra", bound=PartFile, contravariant=True)
 class OpenPart(Protocol[P_contra]):
     """Opens one part."""
 
-    def __call__(self, part: P_contra, decimal: DecimalSign | None = None) -> Reader:
-        """A reader of ``part``; ``decimal`` is how a CSV writes decimals, None: as its first rows suggest."""
+    def __call__(self, part: P_contra, **known: DecimalSign) -> Reader:
+        """A reader of ``part``; the argument ``decimal`` is how a CSV writes decimals, if that is known of all parts."""
 
 
 class FolderReader(Reader, Generic[P]):
-    """A :class:`~vfl_node.data.readers.contract.Reader` of all files of a folder, in the order that they are given in.
+    """A :class:`~vfl_node.data.readers.contract.Reader` of all files of a table, in the order that they are given in.
 
-    One is open at a time. Rows are counted over all parts, and empty parts are skipped.
+    One is open at a time. Lines and rows are those of the part, which errors name, and empty parts are skipped.
 
     Args:
         source: party and folder, as errors name them.
         parts: its files.
         open_part: opens one of them.
+        watch: what the files are now; a reading begins and ends with the same. None: each part sees to that itself.
 
     Raises:
-        DataError: no part has a row (``E_EMPTY``), a part has other columns than the first (``E_COLUMN``), or is wrong itself.
+        DataError: no part has a row (``E_EMPTY``), a part has other columns than the first (``E_COLUMN``), is wrong itself, or
+            has changed (``E_CSV``).
         StateError: the machine has a problem, not the folder.
     """
 
     repeatable = True
 
-    def __init__(self, source: str, parts: Iterable[P], *, open_part: OpenPart[P]) -> None:
+    def __init__(
+        self,
+        source: str,
+        parts: Iterable[P],
+        *,
+        open_part: OpenPart[P],
+        watch: Callable[[], Mapping[str, Stamp]] | None = None,
+    ) -> None:
         self.source = source
         self._open_part = open_part
+        self._watch, self._before = watch, watch() if watch else {}
         self._parts: list[P] = []
         for part in parts:
             with _skipping_empty(), closing(open_part(part)) as reader:
@@ -118,13 +77,18 @@ class FolderReader(Reader, Generic[P]):
 
     @override
     def batches(self, columns: Collection[str] | None = None) -> Iterator[RowBatch]:
+        self._check_same()
         some, kinds = False, dict[str, Any]()
         for part in self._parts:
             with _skipping_empty(), closing(self._open_part(part, decimal=self.decimal)) as reader:
+                rows = 0
                 for batch in reader.batches(columns):
                     _check_kinds(batch, kinds, reader.source)
                     some = True
-                    yield RowBatch(batch.columns)
+                    lines = batch.lines or range(rows + 1, rows + 1 + batch.columns.num_rows)
+                    rows += batch.columns.num_rows
+                    yield RowBatch(batch.columns, lines, reader.source)
+        self._check_same()
         if not some:
             raise self._empty()
 
@@ -133,20 +97,46 @@ class FolderReader(Reader, Generic[P]):
 
     def _add(self, part: P, reader: Reader) -> None:
         if not self._parts:
-            self.names = reader.names
+            self.names, self.unit = reader.names, reader.unit
         elif set(reader.names) != set(self.names):
-            raise DataError(
-                f"{reader.source}: has other columns than {self._parts[0].name}",
-                code="E_COLUMN",
-                hint=f"make it so that {_ALIKE}",
-            )
+            what = _difference(reader, self.names, self._parts[0].name)
+            raise DataError(f"{reader.source}: {what}", code="E_COLUMN", hint=f"make it so that {_ALIKE}")
         if reader.decimal_known and self.decimal == ".":  # a part of whole numbers only does not tell
             self.decimal, self.decimal_known = reader.decimal, True
         self._parts.append(part)
         self.format = f"{reader.format} in {len(self._parts)} {'part' if len(self._parts) == 1 else 'parts'}"
 
+    def _check_same(self) -> None:
+        if self._watch is None or (now := self._watch()) == self._before:
+            return
+        name = next(name for name in sorted({*now, *self._before}) if now.get(name) != self._before.get(name))
+        what = "is new" if name not in self._before else "changed" if name in now else "was removed"
+        raise DataError(f"{self.source}: the part {name} {what} while the table was read", code="E_CSV", hint="begin again")
+
     def _empty(self) -> DataError:
         return DataError(f"{self.source}: has no rows", code="E_EMPTY")
+
+
+def _difference(reader: Reader, names: Collection[str], first: str) -> str:
+    """In what the columns of a part differ from ``names``, those of the ``first`` one.
+
+    Columns are named by their numbers where the first line of a CSV may be a record.
+    """
+    lacks = [name for name in names if name not in reader.names]
+    more = [name for name in reader.names if name not in names]
+    shared = len(names) - len(lacks)
+    if reader.unit == "line" and (shared <= max(len(lacks), len(more)) or any(map(_is_number, (*lacks, *more)))):
+        place = list(names).index(lacks[0]) + 1 if lacks else reader.names.index(more[0]) + 1
+        return f"has other columns than {first}: {'it lacks' if lacks else 'it alone has its'} column {place}"
+    return f"has no column {lacks[0]!r}, which {first} has" if lacks else f"has a column {more[0]!r}, which {first} lacks"
+
+
+def _is_number(name: str) -> bool:
+    try:
+        float(name)
+    except ValueError:
+        return False
+    return True
 
 
 @contextmanager

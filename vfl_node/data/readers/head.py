@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from dataclasses import replace
 
 from typing_extensions import override
 
@@ -23,7 +24,7 @@ class HeadReader(Reader):
     def __init__(self, reader: Reader, rows: int) -> None:
         self.source, self.names = reader.source, reader.names
         self.decimal, self.decimal_known, self.format = reader.decimal, reader.decimal_known, reader.format
-        self.whole = True
+        self.unit, self.whole = reader.unit, True
         self._reader, self._rows = reader, rows
 
     @override
@@ -33,7 +34,8 @@ class HeadReader(Reader):
             if batch.columns.num_rows > left:
                 self.whole = False
                 if left:
-                    yield RowBatch(batch.columns.slice(0, left), None if batch.lines is None else batch.lines[:left])
+                    lines = None if batch.lines is None else batch.lines[:left]
+                    yield replace(batch, columns=batch.columns.slice(0, left), lines=lines)
                 return
             left -= batch.columns.num_rows
             yield batch

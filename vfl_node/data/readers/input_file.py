@@ -16,6 +16,7 @@ from typing_extensions import override
 
 from vfl_node.errors import DataError, StateError
 from vfl_node.process.files import fault
+from vfl_node.settings.declared import ENCODINGS, Encoding
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,8 +25,10 @@ HEAD_BYTES = 1 << 18
 """So many bytes are looked at to recognise a format or the dialect of a CSV."""
 
 _EXPORT = "export it as CSV in UTF-8, or as Parquet"
+_AS_XLSX = f"{_EXPORT}; a workbook also as xlsx without a password"
 _QUERY = "query it: data: {{query: 'select * from TABLE', database: '{scheme}:///FILE'}}"
 _UTF8 = "save the file as UTF-8"
+_OR_SAY = f"{_UTF8}, or set data.encoding to what it is: {', '.join(ENCODINGS[1:])}"
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,7 @@ SIGNATURES = (
     Signature(b"\xff\xff\xff\xff", "an Arrow stream", format="arrow"),
     Signature(b"FEA1", "a Feather file of version 1", "write it as Parquet, or as Feather of version 2"),
     Signature(b"PK\x03\x04", "a ZIP archive", "unpack it; or compress the table itself by gzip or zstd"),
-    Signature(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "a document of an older Excel or Office", _EXPORT),
+    Signature(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "a document of an older Excel or Office, or has a password", _AS_XLSX),
     Signature(b"%PDF", "a PDF document", _EXPORT),
     Signature(b"{\\rtf", "an RTF document", _EXPORT),
     Signature(b"SQLite format 3\0", "an SQLite database", _QUERY.format(scheme="sqlite")),
@@ -76,13 +79,16 @@ SIGNATURES = (
     Signature(b"<stata_dta>", "a Stata file", _EXPORT),
     Signature(b"\x89PNG", "a picture", "set data.path to the table"),
     Signature(b"\xff\xd8\xff", "a picture", "set data.path to the table"),
-    Signature(codecs.BOM_UTF16_LE, "UTF-16 or UTF-32, not UTF-8", _UTF8),  # the mark of UTF-32-LE begins so too
-    Signature(codecs.BOM_UTF16_BE, "UTF-16 or UTF-32, not UTF-8", _UTF8),
-    Signature(codecs.BOM_UTF32_BE, "UTF-16 or UTF-32, not UTF-8", _UTF8),
+    Signature(codecs.BOM_UTF16_LE, "UTF-16 or UTF-32", _UTF8),  # the mark of UTF-32-LE begins so too
+    Signature(codecs.BOM_UTF16_BE, "UTF-16 or UTF-32", _UTF8),
+    Signature(codecs.BOM_UTF32_BE, "UTF-16 or UTF-32", _UTF8),
 )
 
-_IN_WORKBOOKS = (b"xl/", b"[Content_Types].xml", b"opendocument.spreadsheet")
-_EXCEL = Signature(b"", "an Excel workbook", _EXPORT)
+_EXCEL = Signature(b"", "an Excel workbook", format="excel")
+_OFFICE = Signature(b"", "a document of Office", _EXPORT)
+_IN_ARCHIVES = {b"xl/": _EXCEL, b"[Content_Types].xml": _OFFICE, b"opendocument.": _OFFICE}
+"""What a ZIP archive of a program has at its beginning → what it is; the first that fits."""
+
 _MARKUP = (
     (b"<!doctype html", "a web page (HTML), perhaps of a log-in", "download the table itself"),
     (b"<html", "a web page (HTML), perhaps of a log-in", "download the table itself"),
@@ -91,7 +97,7 @@ _MARKUP = (
     (b"[{", "JSON", _EXPORT),
     (b"[[", "JSON", _EXPORT),
 )
-_NAMES = {"csv": "CSV", "parquet": "Parquet", "arrow": "Arrow"}
+_NAMES = {"csv": "CSV", "parquet": "Parquet", "arrow": "Arrow", "excel": "Excel"}
 
 
 class InputFile(ABC):
@@ -106,6 +112,7 @@ class InputFile(ABC):
         content: its bytes, decompressed; at their beginning.
         compressed: by what; empty if it is not.
         is_remote: whether each piece that is read is asked for over a network.
+        other_encoding: what helps whoever has text in another encoding than the settings say.
 
     Raises:
         DataError: it cannot be opened or read (``E_FILE``).
@@ -113,6 +120,7 @@ class InputFile(ABC):
     """
 
     is_remote = False
+    other_encoding = _OR_SAY
 
     def __init__(self, source: str) -> None:
         self.source = source
@@ -134,20 +142,23 @@ class InputFile(ABC):
             self.close()
             raise
 
-    def format(self, expected: str | None = None) -> str:
+    def format(self, expected: str | None = None, encoding: Encoding = "utf-8") -> str:
         """What reads it; ``csv`` for whatever is nothing else.
 
         Args:
             expected: by the settings; None: they say nothing.
+            encoding: of text, by the settings.
 
         Raises:
             DataError: nothing reads it, or not what the settings say (``E_FORMAT``; ``E_CSV`` for another encoding of text).
         """
         signature = _signature(self._head)
         if signature is None or not signature.format:
-            if signature:
-                code = "E_CSV" if signature.hint == _UTF8 else "E_FORMAT"
-                raise DataError(f"{self.source}: is {signature.what}", code=code, hint=signature.hint)
+            if signature and signature.hint == _UTF8 and encoding != "utf-16":
+                what = f"{signature.what}, not {'UTF-8' if encoding == 'utf-8' else encoding}"
+                raise DataError(f"{self.source}: is {what}", code="E_CSV", hint=self.other_encoding)
+            if signature and signature.hint != _UTF8:
+                raise DataError(f"{self.source}: is {signature.what}", code="E_FORMAT", hint=signature.hint)
             if expected not in (None, "csv"):
                 raise DataError(
                     f"{self.source}: is no {_NAMES[expected]} file",
@@ -159,7 +170,7 @@ class InputFile(ABC):
             raise DataError(
                 f"{self.source}: is {signature.what} compressed by {self.compressed}",
                 code="E_FORMAT",
-                hint="decompress it: only CSV is read compressed; Parquet and Arrow compress their columns themselves",
+                hint="decompress it: only CSV is read compressed; other formats compress their content themselves",
             )
         if expected not in (None, signature.format):
             raise DataError(
@@ -273,6 +284,8 @@ class GivenFile(InputFile):
         source: party and what it is, for errors.
     """
 
+    other_encoding = _UTF8
+
     def __init__(self, content: bytes, source: str) -> None:
         self._content = content
         super().__init__(source)
@@ -299,7 +312,8 @@ class GivenFile(InputFile):
 def _signature(head: bytes) -> Signature | None:
     for signature in SIGNATURES:
         if head.startswith(signature.start, signature.at):
-            return _EXCEL if signature.start == b"PK\x03\x04" and any(map(head.__contains__, _IN_WORKBOOKS)) else signature
+            inside = _IN_ARCHIVES if signature.start == b"PK\x03\x04" else {}
+            return next((kind for mark, kind in inside.items() if mark in head), signature)
     begins = head.removeprefix(codecs.BOM_UTF8).lstrip()[:16].lower()
     for start, what, hint in _MARKUP:
         if begins.startswith(start):

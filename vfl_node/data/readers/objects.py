@@ -15,8 +15,8 @@ import pyarrow as pa
 from pyarrow import fs
 from typing_extensions import override
 
-from vfl_node.data.readers.folder import check_parts
 from vfl_node.data.readers.input_file import InputFile, damage_of
+from vfl_node.data.readers.parts import check_parts
 from vfl_node.errors import DataError, StateError, UsageError
 from vfl_node.settings.store import ObjectStore
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from vfl_node.data.readers.contract import OpenReader, Reader
 from vfl_node.data.readers.csv import CsvReader
-from vfl_node.data.readers.folder import FolderReader, files_of
-from vfl_node.data.readers.input_file import GivenFile, InputFile, LocalFile
-from vfl_node.errors import UsageError
+from vfl_node.data.readers.folder import FolderReader
+from vfl_node.data.readers.input_file import GivenFile, InputFile, LocalFile, unreadable
+from vfl_node.data.readers.parts import Stamp, find_parts, stamps_of
+from vfl_node.errors import DataError, UsageError
 from vfl_node.settings.declared import DecimalSign
 from vfl_node.settings.source import READERS
 from vfl_node.settings.store import ObjectStore
@@ -33,9 +36,8 @@ def open_input(data: Data, *, party: str) -> Reader:
     if data.url is not None:
         return _open_stored(data, party)
     assert data.path is not None
-    dialect = {name: value for name, value in (("delimiter", data.delimiter), ("decimal", data.decimal)) if value}
     open_file: OpenReader = READERS[data.format]
-    return open_file(data.path, party=party, **dialect)
+    return open_file(data.path, party=party, **_said(data))
 
 
 def open_sql(path: Path, *, party: str) -> Reader:
@@ -43,41 +45,61 @@ def open_sql(path: Path, *, party: str) -> Reader:
     raise UsageError(f"{party}: {path} is no query", code="E_CONFIG", hint="data: {query: 'select …', database: URL}")
 
 
-def open_auto(path: Path, *, party: str, delimiter: str | None = None, decimal: DecimalSign | None = None) -> Reader:
-    """A reader of a file, or of a folder of part files, by its first bytes; the dialect is for CSV."""
-    return _open(path, party, None, delimiter=delimiter, decimal=decimal)
+def open_auto(path: Path, *, party: str, **said: Any) -> Reader:
+    """A reader of a file, or of the parts that ``path`` means, by its first bytes; ``said`` is for CSV or Excel."""
+    return _open(path, party, None, said)
 
 
 def open_given(content: bytes, source: str) -> Reader:
-    """A reader of a file that came as bytes, by the first of them; errors call it ``source``."""
-    return _read(GivenFile(content, source), None, None, None)
+    """A reader of a file that came as bytes, by the first of them; errors call it ``source``. No workbook is read."""
+    file = GivenFile(content, source)
+    if file.format() == "excel":
+        hint = "export it as CSV in UTF-8, or as Parquet"
+        raise DataError(f"{source}: is an Excel workbook", code="E_FORMAT", hint=hint)
+    return _read(file, None, {})
 
 
-def open_csv(path: Path, *, party: str, delimiter: str | None = None, decimal: DecimalSign | None = None) -> Reader:
-    """A reader of a CSV file."""
-    return _open(path, party, "csv", delimiter=delimiter, decimal=decimal)
+def open_csv(path: Path, *, party: str, **dialect: Any) -> Reader:
+    """A reader of a CSV file; the dialect is as of :class:`~vfl_node.data.readers.csv.CsvReader`."""
+    return _open(path, party, "csv", dialect)
 
 
 def open_parquet(path: Path, *, party: str) -> Reader:
     """A reader of a Parquet file."""
-    return _open(path, party, "parquet")
+    return _open(path, party, "parquet", {})
 
 
 def open_arrow(path: Path, *, party: str) -> Reader:
     """A reader of an Arrow file (Feather) or an Arrow stream."""
-    return _open(path, party, "arrow")
+    return _open(path, party, "arrow", {})
 
 
-def _open(
-    path: Path, party: str, expected: str | None, *, delimiter: str | None = None, decimal: DecimalSign | None = None
-) -> Reader:
-    def open_part(part: Path, decimal: DecimalSign | None = decimal) -> Reader:
-        return _read(LocalFile(part, party=party), expected, delimiter, decimal)
+def open_excel(path: Path, *, party: str, **said: Any) -> Reader:
+    """A reader of an Excel workbook; what is said is as of :class:`~vfl_node.data.readers.excel.ExcelReader`."""
+    return _open(path, party, "excel", said)
 
-    if not path.is_dir():
-        return open_part(path)
+
+def _said(data: Data) -> dict[str, Any]:
+    """What the settings say of how the table is written, for what reads it."""
+    ids = (data.id,) if isinstance(data.id, str) else data.id
+    return data.dialect | ({"sheet": data.sheet, "ids": ids} if data.format in ("auto", "excel") else {})
+
+
+def _open(path: Path, party: str, expected: str | None, said: Mapping[str, Any]) -> Reader:
+    def open_part(part: Path, **known: DecimalSign) -> Reader:
+        return _read(LocalFile(part, party=party), expected, {**said, **known})
+
     source = f"{party}: {path}"
-    return FolderReader(source, files_of(path, source), open_part=open_part)
+    if (parts := find_parts(path, source)) is None:
+        return open_part(path)
+
+    def watch() -> dict[str, Stamp]:
+        try:
+            return stamps_of(path)
+        except OSError as error:
+            raise unreadable(error, source) from None
+
+    return FolderReader(source, parts, open_part=open_part, watch=watch)
 
 
 def _open_stored(data: Data, party: str) -> Reader:
@@ -86,23 +108,27 @@ def _open_stored(data: Data, party: str) -> Reader:
 
     assert data.url is not None
     expected = None if data.format == "auto" else data.format
-    if expected not in (None, "csv", "parquet", "arrow"):
-        text = f"{party}: {data.url} is read as CSV, Parquet or Arrow, not as {data.format}"
+    if expected not in (None, "csv", "parquet", "arrow", "excel"):
+        text = f"{party}: {data.url} is read as CSV, Parquet, Arrow or Excel, not as {data.format}"
         raise UsageError(text, code="E_CONFIG", hint="leave data.format out")
     table = StoredTable(data.url, data.store or ObjectStore(), party=party)
 
-    def open_part(part: StoredObject, decimal: DecimalSign | None = data.decimal) -> Reader:
-        return _read(part.open(), expected, data.delimiter, decimal)
+    def open_part(part: StoredObject, **known: DecimalSign) -> Reader:
+        return _read(part.open(), expected, {**_said(data), **known})
 
     parts = table.parts()
     return open_part(table.whole()) if parts is None else FolderReader(table.source, parts, open_part=open_part)
 
 
-def _read(file: InputFile, expected: str | None, delimiter: str | None, decimal: DecimalSign | None) -> Reader:
+def _read(file: InputFile, expected: str | None, said: Mapping[str, Any]) -> Reader:
     try:
-        format = file.format(expected)
+        format = file.format(expected, said.get("encoding", "utf-8"))
         if format == "csv":
-            return CsvReader(file, delimiter=delimiter, decimal=decimal)
+            return CsvReader(file, **{key: value for key, value in said.items() if key not in ("sheet", "ids")})
+        if format == "excel":
+            from vfl_node.data.readers.excel import ExcelReader  # loads Arrow
+
+            return ExcelReader(file, sheet=said.get("sheet"), ids=said.get("ids", ()))
         from vfl_node.data.readers.columnar import IpcReader, ParquetReader  # loads Arrow
 
         return ParquetReader(file) if format == "parquet" else IpcReader(file)
