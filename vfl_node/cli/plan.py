@@ -34,7 +34,7 @@ def plan_job(
     target: Annotated[Optional[Path], typer.Option("--out", help="Write the recommended job into this file.")] = None,  # noqa: UP045
     as_json: Annotated[bool, typer.Option("--json", help="For programs: one document.")] = False,
 ) -> None:
-    """Find the way that suits your tables: asks a few questions, and prints a job, its cost, and what each party would learn."""
+    """Find the way that suits your tables: asks a few questions, prints a job, its cost, and what each party would learn."""
     from vfl_node.plans.answers import collect
 
     given = {

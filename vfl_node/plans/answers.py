@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from vfl_node.errors import UsageError
 
@@ -145,10 +145,16 @@ def _read_yes(text: str) -> bool:
 
 QUESTIONS = (
     Question("--active", "active", "How many records has the party with the labels?", _read_count),
-    Question("--passive", "passive", "How many records has the other party? (several parties: a number for each)", _read_counts),
+    Question(
+        "--passive", "passive", "How many records has the other party? (several parties: a number for each)", _read_counts
+    ),
     Question("--same-id", "same_id", "Do the tables have an identifier in common? (yes, no)", _read_yes, "yes"),
-    Question("--shared-guess", "shared_guess", "About which part of the smallest table is shared? (0 to 1)", _read_share, "0.2"),
-    Question("--task", "aim", f"What do you want to learn? ({', '.join(AIMS)}; count: only how many are shared)", _one_of(AIMS)),
+    Question(
+        "--shared-guess", "shared_guess", "About which part of the smallest table is shared? (0 to 1)", _read_share, "0.2"
+    ),
+    Question(
+        "--task", "aim", f"What do you want to learn? ({', '.join(AIMS)}; count: only how many are shared)", _one_of(AIMS)
+    ),
     Question("--classes", "classes", "How many classes are there? (3 to 64)", _read_classes, "3"),
     Question(
         "--may-learn-shared",
@@ -157,7 +163,11 @@ QUESTIONS = (
         _one_of(LEARNERS),
     ),
     Question(
-        "--hide-labels", "hide_labels", "Must the label of a row stay hidden from the other parties? (yes, no)", _read_yes, "yes"
+        "--hide-labels",
+        "hide_labels",
+        "Must the label of a row stay hidden from the other parties? (yes, no)",
+        _read_yes,
+        "yes",
     ),
     Question("--third-party", "third_party", "Is there a third party, without data, that all trust? (yes, no)", _read_yes),
 )
@@ -174,7 +184,10 @@ def collect(given: Mapping[str, str], ask: Callable[[Question], str] | None) -> 
     Raises:
         UsageError: an answer is none, or nobody gives one that is needed.
     """
-    values, assumed = {question.flag: question.parse(given[question.flag]) for question in QUESTIONS if question.flag in given}, []
+    values, assumed = (
+        {question.flag: question.parse(given[question.flag]) for question in QUESTIONS if question.flag in given},
+        [],
+    )
     if ask is None and (missing := [question for question in QUESTIONS if not (question.default or question.flag in given)]):
         flags = ", ".join(question.flag for question in missing)
         raise UsageError(f"these answers are missing: {flags}", hint="give them, or run it on a terminal, where it asks")
@@ -187,7 +200,7 @@ def collect(given: Mapping[str, str], ask: Callable[[Question], str] | None) -> 
         else:
             values[question.flag] = question.parse(ask(question))
     named = {question.field: values[question.flag] for question in QUESTIONS if question.flag in values}
-    return Answers(**cast("dict[str, Any]", named)), tuple(assumed)
+    return Answers(**named), tuple(assumed)
 
 
 def _matters(question: Question, values: Mapping[str, Any]) -> bool:

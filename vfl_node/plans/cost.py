@@ -53,9 +53,7 @@ def cost_of(proposal: Proposal, answers: Answers, columns: Mapping[str, int], ra
         rtt_ms: of the wire, there and back.
     """
     job, shape = proposal.job, TableShape()
-    known = plan(
-        job, None, answers.records, columns=columns, shared=answers.shared, rate_mbit_s=rate_mbit_s, rtt_ms=rtt_ms
-    )
+    known = plan(job, None, answers.records, columns=columns, shared=answers.shared, rate_mbit_s=rate_mbit_s, rtt_ms=rtt_ms)
     machine = measure_node(group(job.align.group), None)
     found = estimate(known, machine, pace_of(known, shape, None))[job.align.protocol]
     return WayCost(

@@ -1,7 +1,7 @@
 """What the words of the ledger mean for the answers: which secret each tells, and of how many things.
 
-Declarations say who learns what by a job (:func:`vfl_node.trust.manifest.declare`), by the keywords of docs/reference/ledger.md.
-A keyword that has no row here, such as one of another package, is taken to tell everything.
+Declarations say who learns what by a job (:func:`vfl_node.trust.manifest.declare`), by keywords (docs/reference/ledger.md). A
+keyword that has no row here, such as one of another package, is taken to tell everything.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ so it is what an owner is shown before approving it (:mod:`vfl_node.trust.manife
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,22 +16,14 @@ from vfl_node.ledger import UNDECLARED, Declaration
 from vfl_node.plans.answers import ACTIVE, THIRD, Answers
 from vfl_node.plans.combinations import Combination, job_of, list_combinations
 from vfl_node.plans.meaning import MEANINGS, SECRETS, list_told
+from vfl_node.plans.ranking import Case, rank, warn
 from vfl_node.trust.manifest import declare
-
-ENOUGH_SHARED, ENOUGH_SHARED_HIDDEN = 1000, 2000
-"""From how many shared records on a model with noise of ε = 1 is usually better than one of the active party alone, where all
-know which records are shared, and where some do not (docs/explanations/training/hidden.md)."""
 
 OBFUSCATED = 3
 """How many records an obfuscated set has for each record of the smaller table, so that it never has to be larger than asked."""
 
 LARGEST_GUESS = 1.5
 """How many times what is guessed ``shared_fraction`` says: too little makes steps too large, too much only makes them small."""
-
-REGRESSION_LOSS = (
-    "a regression loses much where rows and targets are made up: R² of {psu} over psu and {psi} over psi, with half of the records "
-    "shared (docs/experiments/regression-union.md)"
-)
 
 
 @dataclass(frozen=True)
@@ -43,7 +35,7 @@ class Proposal:
         document: the job, as a job file has it.
         job: the same, checked.
         declared: what each party may learn by it at most.
-        rank: by which ways are sorted, the least first: a number for each of :data:`CRITERIA`.
+        rank: by which ways are sorted, the least first (:mod:`vfl_node.plans.ranking`).
         warnings: what an owner should know before choosing it, in sentences without a capital.
     """
 
@@ -53,13 +45,6 @@ class Proposal:
     declared: tuple[Declaration, ...]
     rank: tuple[int, ...]
     warnings: tuple[str, ...]
-
-    def explain_place(self, better: Proposal) -> str:
-        """Why it comes after a ``better`` one, in a sentence."""
-        for (_, why), own, other in zip(CRITERIA, self.rank, better.rank, strict=True):
-            if own != other:
-                return why
-        return LATER
 
 
 @dataclass(frozen=True)
@@ -129,8 +114,8 @@ def _judge(combination: Combination, answers: Answers) -> Proposal | Ruled | Non
     declared = tuple(declare(job, None))
     if told := next(_tell_too_much(declared, answers), None):
         return Ruled(combination, *told)
-    rank = tuple(measure(_Case(combination, answers, job, declared)) for measure, _ in CRITERIA)
-    return Proposal(combination, document, job, declared, rank, tuple(_warn(combination, answers, job)))
+    case = Case(combination, answers, job, declared)
+    return Proposal(combination, document, job, declared, rank(case), tuple(warn(case)))
 
 
 def _rule_out(combination: Combination, answers: Answers) -> Iterator[tuple[str, str]]:
@@ -206,72 +191,3 @@ def _document(combination: Combination, answers: Answers) -> dict[str, Any]:
 def _round_up(part: float) -> float:
     """The next hundredth."""
     return -(-round(part * 1e6) // 10_000) / 100
-
-
-@dataclass(frozen=True)
-class _Case:
-    """What a criterion looks at."""
-
-    combination: Combination
-    answers: Answers
-    job: Job
-    declared: tuple[Declaration, ...]
-
-
-def _count_unforced(case: _Case) -> int:
-    """How many parties learn something of others' columns: no answer is about that."""
-    return len(list_told(case.declared, "columns"))
-
-
-def _count_surplus(case: _Case) -> int:
-    """0: trained rows are the shared ones; 1: they are within one party's records; 2: within those of all parties."""
-    spec = case.combination.spec
-    return 0 if spec.every_row_is_shared or spec.by_similarity else 1 if spec.is_within_one_set else 2
-
-
-def _is_noisy(case: _Case) -> int:
-    return int(_has_few(case.combination, case.answers, case.job))
-
-
-def _count_learners(case: _Case) -> int:
-    """How many learn which records are shared, where nothing is trained: all that such a job is for is a number."""
-    return 0 if case.job.train else len(list_told(case.declared, "shared"))
-
-
-CRITERIA: tuple[tuple[Callable[[_Case], int], str], ...] = (
-    (lambda case: int(not case.combination.spec.allowed_by_default), "Owners must first name its protocol in their policies."),
-    (_count_learners, "It also tells which records are shared, and not only how many."),
-    (lambda case: int(case.combination.makes_up_rows), "It makes up rows for records that a party lacks, which costs accuracy."),
-    (_is_noisy, "It adds noise, and so few shared records leave little of the model beside it."),
-    (_count_unforced, "A party learns something of another one's columns."),
-    (_count_surplus, "It trains over more rows than are shared, which costs more."),
-    (lambda case: int(case.combination.coordinated), "It needs the third party, and another way does without."),
-)
-"""(Number of a way, and what a larger one means, in a sentence): ways are sorted by the first, then by the second, and so on."""
-
-LATER = "By these answers it is as good; it stands later in the table of combinations."
-
-
-def _has_few(combination: Combination, answers: Answers, job: Job) -> bool:
-    """Whether so few records are shared that noise takes most of the gain."""
-    noisy = job.train is not None and job.train.opens(job.evaluate, answers.shared).mu > 0
-    return noisy and answers.shared < (ENOUGH_SHARED if combination.spec.every_row_is_shared else ENOUGH_SHARED_HIDDEN)
-
-
-def _warn(combination: Combination, answers: Answers, job: Job) -> Iterator[str]:
-    """What an owner should know of a way, in sentences."""
-    spec = combination.spec
-    if not spec.allowed_by_default:
-        yield f"each owner must first allow {combination.alignment} (protocols in policy.yaml)"
-    if combination.makes_up_rows and answers.aim == "regression":
-        yield REGRESSION_LOSS
-    elif combination.makes_up_rows:
-        yield "rows are made up for records that a party lacks; the model is less good than over shared records alone"
-    if _has_few(combination, answers, job):
-        enough = ENOUGH_SHARED if spec.every_row_is_shared else ENOUGH_SHARED_HIDDEN
-        yield (
-            f"about {answers.shared:,} records are shared: below about {enough:,} the active party's own model is often as good, "
-            "because of the noise that bounds what is told"
-        )
-    if "keys" in spec.options:
-        yield "align.keys is an example: write there what both tables have that is alike (docs/guides/link-records.md)"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
 from vfl_node.errors import UsageError
 from vfl_node.plans.answers import LEARNERS, THIRD, Answers
-from vfl_node.plans.meaning import SECRETS, Secret, list_told
+from vfl_node.plans.meaning import SECRETS, list_told
 from vfl_node.plans.recommend import Proposal, recommend
 
 CHANGES: Mapping[str, tuple[tuple[Any, str], ...]] = {
@@ -22,25 +22,46 @@ CHANGES: Mapping[str, tuple[tuple[Any, str], ...]] = {
 """Field of the answers → what it may be relaxed to, and the option that says so; what costs least privacy comes first."""
 
 
-def refuse(answers: Answers) -> UsageError:
-    """What to say of answers that no way fits: the fewest answers to relax, and what each party would learn by that."""
+@dataclass(frozen=True)
+class Relaxed:
+    """Answers that were relaxed until a way fits.
+
+    Attributes:
+        answers: what they are then.
+        said: the options that say so.
+        proposal: the best way.
+    """
+
+    answers: Answers
+    said: tuple[str, ...]
+    proposal: Proposal
+
+
+def relax(answers: Answers) -> Relaxed | None:
+    """Relax as few answers as lead to a way; None where no answer helps."""
     for changed, said in _list_changes(answers):
         if fitting := recommend(changed).fitting:
-            best = fitting[0]
-            told = "; ".join(_list_told(best, answers, changed))
-            hint = f"say {' and '.join(said)}: then {best.combination.name} fits{f', and {told}' if told else ''}"
-            return UsageError("no way fits these answers", hint=hint)
-    return UsageError("no way fits these answers", hint="name fewer other parties (--passive)")
+            return Relaxed(changed, said, fitting[0])
+    return None
 
 
-def _list_changes(answers: Answers) -> Iterator[tuple[Answers, list[str]]]:
+def refuse(answers: Answers) -> UsageError:
+    """What to say of answers that no way fits: which to relax, and what each party would learn by that."""
+    hint = "name fewer other parties (--passive)"
+    if found := relax(answers):
+        told = "; ".join(_list_told(found.proposal, answers, found.answers))
+        hint = f"say {' and '.join(found.said)}: then {found.proposal.combination.name} fits, and {told}"
+    return UsageError("no way fits these answers", hint=hint)
+
+
+def _list_changes(answers: Answers) -> Iterator[tuple[Answers, tuple[str, ...]]]:
     """The answers with some of them relaxed, the fewest first, and the options that say so."""
     for count in range(1, len(CHANGES) + 1):
         for fields in combinations(CHANGES, count):
-            yield from _relax(answers, fields, [])
+            yield from _relax(answers, fields, ())
 
 
-def _relax(answers: Answers, fields: tuple[str, ...], said: list[str]) -> Iterator[tuple[Answers, list[str]]]:
+def _relax(answers: Answers, fields: tuple[str, ...], said: tuple[str, ...]) -> Iterator[tuple[Answers, tuple[str, ...]]]:
     if not fields:
         yield answers, said
         return
@@ -49,16 +70,16 @@ def _relax(answers: Answers, fields: tuple[str, ...], said: list[str]) -> Iterat
         before = getattr(answers, field)
         wider = LEARNERS.index(value) > LEARNERS.index(before) if value in LEARNERS else value != before
         if wider:
-            yield from _relax(replace(answers, **{field: value}), tuple(others), [*said, option])
+            yield from _relax(replace(answers, **{field: value}), tuple(others), (*said, option))
 
 
 def _list_told(proposal: Proposal, before: Answers, after: Answers) -> Iterator[str]:
     """What parties would learn that the answers did not allow before; clauses."""
-    secrets: dict[Secret, bool] = {"shared": after.learners > before.learners, "labels": before.hide_labels and not after.hide_labels}
-    for secret, allowed in secrets.items():
-        if allowed:
-            names = list_told(proposal.declared, secret)
-            yield from (f"{name} learns {SECRETS[secret]}" for name in names if name not in before.learners or secret == "labels")
+    for name in list_told(proposal.declared, "shared"):
+        if name in after.learners - before.learners:
+            yield f"{name} learns {SECRETS['shared']}"
+    if before.hide_labels and not after.hide_labels:
+        yield from (f"{name} learns {SECRETS['labels']}" for name in list_told(proposal.declared, "labels"))
     if after.third_party and not before.third_party:
         yield from (f"{each.to} learns {each.bound}" for each in proposal.declared if each.to == THIRD)
     if after.aim != before.aim:

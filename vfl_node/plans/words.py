@@ -12,6 +12,7 @@ from vfl_node.ledger import Declaration
 from vfl_node.plans.answers import Answers
 from vfl_node.plans.cost import Span, WayCost
 from vfl_node.plans.meaning import MEANINGS, Counted
+from vfl_node.plans.ranking import explain_place
 from vfl_node.plans.recommend import Proposal, Ranked
 from vfl_node.report.words import human_bytes, human_seconds
 
@@ -28,7 +29,8 @@ def job_text(proposal: Proposal) -> str:
         document["evaluate"] = {"test_fraction": proposal.job.evaluate.test_fraction}
     lines = [f"# {proposal.combination.name}, by vfl-node plan. Put the names of your nodes in place of these.\n"]
     for key, value in document.items():
-        lines.append(yaml.safe_dump({key: value}, default_flow_style=None, sort_keys=False, width=120))
+        style = None if isinstance(value, dict) else False  # a section is one line in braces
+        lines.append(yaml.safe_dump({key: value}, default_flow_style=style, sort_keys=False, width=120))
     return "".join(lines)
 
 
@@ -38,7 +40,7 @@ def count_told(declaration: Declaration, answers: Answers, rows: Span) -> float 
     records, shared = answers.records, answers.shared
     numbers: Mapping[Counted, float | None] = {
         "": None,
-        "records": next((n for name, n in records.items() if name != declaration.to and name in declaration.bound.split(",")[0].split()), None),
+        "records": next((number for name, number in records.items() if f"records {name} has" in declaration.bound), None),
         "union": rows[1],
         "shared": shared,
         "rows": rows[1],
@@ -55,7 +57,7 @@ def describe(ranked: Ranked, answers: Answers, cost: WayCost, wire: str) -> Iter
     yield ""
     yield from (f"    {line}" for line in job_text(best).splitlines())
     yield ""
-    yield from _cost_lines(best, cost, wire)
+    yield from _cost_lines(best, answers, cost, wire)
     yield "what each party would learn at most:"
     for name in best.job.parties.all:
         yield f"  {name}:"
@@ -68,10 +70,12 @@ def describe(ranked: Ranked, answers: Answers, cost: WayCost, wire: str) -> Iter
     if others:
         yield "also possible, the better ones first:"
     for other in others:
-        yield f"  {other.combination.name}: {other.explain_place(best)}{''.join(f' Warning: {each}.' for each in other.warnings)}"
+        warnings = "".join(f" Warning: {each}." for each in other.warnings)
+        yield f"  {other.combination.name}: {explain_place(other.rank, best.rank)}{warnings}"
     yield "ruled out:"
     for why, names in _by_reason(ranked).items():
-        yield f"  {why} {', '.join(names)}"
+        yield f"  {why}"
+        yield f"    {', '.join(names)}"
 
 
 def to_document(ranked: Ranked, answers: Answers, assumed: Sequence[str], cost: WayCost) -> dict[str, Any]:
@@ -91,23 +95,25 @@ def to_document(ranked: Ranked, answers: Answers, assumed: Sequence[str], cost: 
         "learns": learns,
         "warnings": list(best.warnings),
         "possible": [
-            {"way": other.combination.name, "why_later": other.explain_place(best), "warnings": list(other.warnings)}
+            {"way": other.combination.name, "why_later": explain_place(other.rank, best.rank), "warnings": list(other.warnings)}
             for other in others
         ],
         "ruled_out": [{"way": each.combination.name, "answer": each.answer, "why": each.why} for each in ranked.ruled],
     }
 
 
-def _cost_lines(best: Proposal, cost: WayCost, wire: str) -> Iterator[str]:
+def _cost_lines(best: Proposal, answers: Answers, cost: WayCost, wire: str) -> Iterator[str]:
     yield f"what it costs, {wire}, if all parties have a machine like this:"
     trained = best.job.train is not None
-    yield f"  time: alignment {_span(cost.align_s, human_seconds)}{f', training {_span(cost.train_s, human_seconds)}' * trained}"
+    took = f", training {_span(cost.train_s, human_seconds)}" * trained
+    yield f"  time: alignment {_span(cost.align_s, human_seconds)}{took}"
     sent = f", training {_span(cost.train_bytes, human_bytes)}" * trained
     dealt = f", {best.job.parties.coordinator} {_span(cost.dealt_bytes, human_bytes)}" if cost.dealt_bytes[1] else ""
     yield f"  sent: alignment {_span(cost.align_bytes, human_bytes)}{sent}{dealt}"
     yield f"  memory: {_span(cost.memory_bytes, human_bytes)} at {best.job.parties.active}'s node"
     yield f"  rows: {_span(cost.rows, lambda count: f'{count:,.0f}')}"
-    yield f"  exactly: vfl-node estimate {'job.yaml'}"
+    records = " ".join(f"--records {name}={count}" for name, count in answers.records.items())
+    yield f"  more: vfl-node estimate JOB.yaml {records} --shared {answers.shared}"
 
 
 def _span(span: Span, text: Any) -> str:
