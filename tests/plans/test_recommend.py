@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cache
 from itertools import product
 from typing import Any
 
 import pytest
 
+from tests.plans.answered import TELL_LABELS, TELL_SHARED
 from vfl_node.configuration.models import validate
 from vfl_node.errors import UsageError
 from vfl_node.job import Job
@@ -19,14 +21,6 @@ from vfl_node.plans.recommend import accepts, recommend
 from vfl_node.plans.relax import refuse, relax
 from vfl_node.trust.manifest import make_manifest
 
-TELL_SHARED = {
-    *("intersection", "membership", "similarities", "candidate rows", "encodings", "distances", "foreign hashed ids"),
-    *("matched pairs", "projections", "undeclared"),
-}
-"""Keywords of docs/reference/ledger.md by which a party learns of single records whether they are shared, written anew here."""
-
-TELL_LABELS = {"gradients", "linked gradients", "randomised labels", "noised gradients", "predictions", "undeclared"}
-
 SIZES = ((200, (200,)), (1_000_000, (1_000_000,)), (3000, (1_000_000,)), (1000, (500, 2000)))
 
 ALL = [
@@ -35,6 +29,10 @@ ALL = [
         SIZES, AIMS, LEARNERS, (True, False), (True, False), (True, False)
     )
 ]
+
+
+ranked = cache(recommend)
+"""The same answers are looked at by several tests."""
 
 
 def best(**changes: Any) -> str:
@@ -52,7 +50,7 @@ def told(job: Job) -> Mapping[str, set[str]]:
 def test_no_way_tells_more_than_the_answers_allow() -> None:
     seen = set()
     for answers in ALL:
-        for proposal in recommend(answers).fitting:
+        for proposal in ranked(answers).fitting:
             job = validate(proposal.document, Job, source="job")
             seen.add(proposal.combination)
             for name, keywords in told(job).items():
@@ -72,27 +70,27 @@ def test_no_way_tells_more_than_the_answers_allow() -> None:
 def test_each_way_is_either_possible_or_ruled_out_in_a_sentence() -> None:
     ways = {each for each in list_combinations() if accepts(each)}
     for answers in ALL:
-        ranked = recommend(answers)
-        fitting, ruled = ({each.combination for each in some} for some in (ranked.fitting, ranked.ruled))
+        found = ranked(answers)
+        fitting, ruled = ({each.combination for each in some} for some in (found.fitting, found.ruled))
         assert fitting | ruled == ways
         assert not fitting & ruled
-        for each in ranked.ruled:
+        for each in found.ruled:
             assert each.answer.split()[0] in each.why, each
             assert each.why[0].isupper()
             assert each.why.endswith(".")
             assert len(each.why.split()) <= 30
-        assert [each.rank for each in ranked.fitting] == sorted(each.rank for each in ranked.fitting)
+        assert [each.rank for each in found.fitting] == sorted(each.rank for each in found.fitting)
 
 
 def test_whoever_allows_more_loses_no_way() -> None:
     for answers in ALL:
-        ways = {each.combination for each in recommend(answers).fitting}
+        ways = {each.combination for each in ranked(answers).fitting}
         for wider in (
             replace(answers, may_learn_shared=LEARNERS[min(2, LEARNERS.index(answers.may_learn_shared) + 1)]),
             replace(answers, hide_labels=False),
             replace(answers, third_party=True),
         ):
-            assert ways <= {each.combination for each in recommend(wider).fitting}
+            assert ways <= {each.combination for each in ranked(wider).fitting}
 
 
 def test_what_is_recommended() -> None:
@@ -117,7 +115,7 @@ def test_few_shared_records_are_not_trained_on_with_noise_if_there_is_another_wa
 
 def test_a_regression_over_a_union_is_warned_of_with_what_was_measured() -> None:
     answers = Answers(10**6, (10**6,), "regression", "both", third_party=False, hide_labels=False)
-    ways = {each.combination.name: each for each in recommend(answers).fitting}
+    ways = {each.combination.name: each for each in ranked(answers).fitting}
     assert "R²" in ways["split over psu"].warnings[0]
     assert ways["split over psi"].warnings == ()
     assert "costs accuracy" in explain_place(ways["split over psu"].rank, ways["split over psi"].rank)
@@ -134,7 +132,7 @@ def test_an_obfuscated_set_is_three_times_the_smaller_one_and_never_more_than_al
 
 def test_a_hidden_training_is_told_which_part_is_shared_where_not_everybody_knows() -> None:
     answers = Answers(10_000, (100_000,), "binary", "active", third_party=True)
-    ways = {each.combination.name: each for each in recommend(answers).fitting}
+    ways = {each.combination.name: each for each in ranked(answers).fitting}
     assert ways["hidden over apsi"].document["train"]["shared_fraction"] == 0.1  # 1.5 · 2,000 of 30,000
     assert "shared_fraction" not in ways["hidden over psu"].document["train"]
 
@@ -161,12 +159,12 @@ def test_where_nothing_fits_one_sentence_says_what_to_relax(changes: dict[str, A
 
 def test_what_is_relaxed_leads_to_a_way_and_no_smaller_change_does() -> None:
     for answers in ALL:
-        if recommend(answers).fitting:
+        if ranked(answers).fitting:
             continue
         found = relax(answers)
         assert found is not None
-        assert found.proposal.combination == recommend(found.answers).fitting[0].combination
+        assert found.proposal.combination == ranked(found.answers).fitting[0].combination
         fields = [name for name in vars(answers) if getattr(answers, name) != getattr(found.answers, name)]
         assert len(fields) == len(found.said)
         for name in fields:  # each of them is needed
-            assert recommend(replace(found.answers, **{name: getattr(answers, name)})).fitting == ()
+            assert ranked(replace(found.answers, **{name: getattr(answers, name)})).fitting == ()
