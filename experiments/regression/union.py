@@ -85,13 +85,14 @@ def page(results: Mapping[str, Any]) -> str:
 
 
 def main(chosen: argparse.Namespace) -> None:
-    """Measure the chosen tables, and write what was found."""
+    """Measure the chosen tables, each draw that is not there yet, and write what was found after each."""
     path = chosen.out / "regression-union.json"
-    results: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}  # other tables stay
+    results: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
     for name in chosen.names:
-        problem = load(name, chosen.data)
-        results[name] = [measure(name, problem, draw) for draw in range(chosen.draws)]
-        path.write_text(json.dumps(results, indent=1) + "\n")
+        problem, draws = load(name, chosen.data), results.setdefault(name, [])
+        for draw in range(len(draws), chosen.draws):
+            draws.append(measure(name, problem, draw))
+            path.write_text(json.dumps(results, indent=1) + "\n")
     (chosen.out / "regression-union.md").write_text(page(results))
 
 

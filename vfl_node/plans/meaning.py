@@ -23,7 +23,7 @@ SECRETS: Mapping[Secret, str] = {
 """Secret → what it is, in words."""
 
 Counted = Literal["", "records", "union", "shared", "rows", "others", "lacking"]
-"""Of what an entry has a number: another party's records, those of the union, shared ones, rows of the shared order, those of
+"""What an entry has a number of: another party's records, those of the union, shared ones, rows of the shared order, those of
 these that are not shared, and own records that the other party lacks."""
 
 

@@ -73,7 +73,7 @@ def describe(ranked: Ranked, answers: Answers, cost: WayCost, wire: str) -> Iter
         warnings = "".join(f" Warning: {each}." for each in other.warnings)
         yield f"  {other.combination.name}: {explain_place(other.rank, best.rank)}{warnings}"
     yield "ruled out:"
-    for why, names in _by_reason(ranked).items():
+    for why, names in _group_by_reason(ranked).items():
         yield f"  {why}"
         yield f"    {', '.join(names)}"
 
@@ -121,7 +121,7 @@ def _span(span: Span, text: Any) -> str:
     return f"about {low}" if low == high else f"{low} to {high}"
 
 
-def _by_reason(ranked: Ranked) -> dict[str, list[str]]:
+def _group_by_reason(ranked: Ranked) -> dict[str, list[str]]:
     """Sentence → the ways that it rules out."""
     reasons: dict[str, list[str]] = {}
     for each in ranked.ruled:
