@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 from sklearn.linear_model import LinearRegression
 
+from experiments.regression import union
 from experiments.regression.data import Problem, load
 from experiments.regression.run import Linear, held_out, library, page, product
+from vfl_node.plans.ranking import REGRESSION_LOSS
 from vfl_node.training.split.config import Train
 
 
@@ -42,6 +45,29 @@ def test_every_model_is_measured_on_the_same_rows() -> None:
     splits = [{"the mean": found["constant"], "split network, both": found["both"], **others} for _ in range(2)]
     table = page({"made up": {"rows": 150, "own": 2, "other": 2, "unit": problem.unit, "splits": splits}})
     assert len(table.splitlines()) == 6 + 6
+
+
+def test_half_of_the_records_are_given_to_both_parties() -> None:
+    problem = made_up()
+    active, passive = union.give_out(problem, 3)
+    own, others = ({*table["id"].to_pylist()} for table in (active, passive))
+    assert (len(own), len(others), len(own & others), len(own | others)) == (113, 113, 76, 150)
+    row = int(active["id"][0].as_py())
+    assert active["label"][0].as_py() == problem.target[row]
+    assert "label" not in passive.column_names
+    assert union.give_out(problem, 3)[0].equals(active)
+    assert not union.give_out(problem, 4)[0].equals(active)
+
+
+def test_the_plan_quotes_what_was_measured_over_a_union() -> None:
+    """In the text, on the page, and in the file of results."""
+    docs = Path(__file__).parents[2] / "docs" / "experiments"
+    results = json.loads((docs / "regression-union.json").read_text())
+    assert (docs / "regression-union.md").read_text() == union.page(results)
+    for draws in results.values():
+        assert len(draws) == union.SPLITS
+        means = {alignment: np.mean([draw[alignment]["r2"] for draw in draws]) for alignment in union.ALIGNMENTS}
+        assert f"R² {means['psu']:.2f} in place of {means['psi']:.2f}".replace("0.", ".") in REGRESSION_LOSS
 
 
 @pytest.mark.data
