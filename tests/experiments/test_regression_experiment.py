@@ -49,14 +49,16 @@ def test_every_model_is_measured_on_the_same_rows() -> None:
 
 def test_half_of_the_records_are_given_to_both_parties() -> None:
     problem = made_up()
-    active, passive = union.give_out(problem, 3)
-    own, others = ({*table["id"].to_pylist()} for table in (active, passive))
+    own, others = map(set, union.give_out(problem, 3))
     assert (len(own), len(others), len(own & others), len(own | others)) == (113, 113, 76, 150)
-    row = int(active["id"][0].as_py())
-    assert active["label"][0].as_py() == problem.target[row]
-    assert "label" not in passive.column_names
-    assert union.give_out(problem, 3)[0].equals(active)
-    assert not union.give_out(problem, 4)[0].equals(active)
+    assert map(set, union.give_out(problem, 4)) != (own, others)
+    for protocol, rows in (("psi", 76), ("psu", 150)):
+        (table, view), (other, theirs) = union.align(problem, protocol, 3)
+        assert len(view) == len(theirs) == rows
+        assert (view.owned & theirs.owned).sum() == 76
+        assert (view.peer.missing, theirs.peer.missing) == ((~theirs.owned).sum(), (~view.owned).sum())
+        for place in np.flatnonzero(view.owned & theirs.owned)[:5]:  # the same record on both sides
+            assert table.ids[int(view.rows[place])] == other.ids[int(theirs.rows[place])]
 
 
 def test_the_plan_quotes_what_was_measured_over_a_union() -> None:
@@ -65,8 +67,8 @@ def test_the_plan_quotes_what_was_measured_over_a_union() -> None:
     results = json.loads((docs / "regression-union.json").read_text())
     assert (docs / "regression-union.md").read_text() == union.page(results)
     for draws in results.values():
-        assert len(draws) == union.SPLITS
-        means = {alignment: np.mean([draw[alignment]["r2"] for draw in draws]) for alignment in union.ALIGNMENTS}
+        assert len(draws) == union.DRAWS
+        means = {protocol: np.mean([draw[protocol]["both"] for draw in draws]) for protocol in union.PROTOCOLS}
         assert f"R² {means['psu']:.2f} in place of {means['psi']:.2f}".replace("0.", ".") in REGRESSION_LOSS
 
 
