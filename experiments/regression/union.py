@@ -40,12 +40,15 @@ SPLIT: Mapping[str, dict[str, Any]] = {
 
 DRAWS = 3
 
+SHOWN = (("psi", "both"), ("psu", "both"), ("psu", "alone"))
+"""Protocol and model of each column of the page."""
+
 ABOUT = """\
 # Regression over a union
 
 How much a regression loses where rows and targets are made up. Half of the records of a table are at both parties, a quarter at
-one of them alone, and a quarter at the other. They were given out anew in each draw. Each time the same split network was trained
-over `psi` and over `psu`. R² is that of the active party's report, on its own held-out records: mean, and least to most.
+one of them alone, and a quarter at the other. They were given out anew in each draw. Each time the same split network was
+trained over `psi` and over `psu`. R² is that of the active party's report, on its own held-out records: mean, and least to most.
 
     python -m experiments.regression.union --data SHARED_DATA_FOLDER --out docs/experiments
 
@@ -104,8 +107,7 @@ def page(results: Mapping[str, Any]) -> str:
         return f"{values.mean():.3f}, {values.min():.3f} to {values.max():.3f}"
 
     lines = [
-        f"| {name} | {len(draws)} | {cell(draws, 'psi', 'both')} | {cell(draws, 'psu', 'both')} | {cell(draws, 'psu', 'alone')} |\n"
-        for name, draws in results.items()
+        f"| {name} | {len(draws)} | {' | '.join(cell(draws, *what) for what in SHOWN)} |\n" for name, draws in results.items()
     ]
     return ABOUT + "".join(lines)
 
