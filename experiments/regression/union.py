@@ -48,7 +48,7 @@ ABOUT = """\
 
 How much a regression loses where rows and targets are made up. Half of the records of a table are at both parties, a quarter at
 one of them alone, and a quarter at the other. They were given out anew in each draw. Each time the same split network was
-trained over `psi` and over `psu`. R² is that of the active party's report, on its own held-out records: mean, and least to most.
+trained over `psi` and over `psu`. R² is that of the active party's report, on its own held-out records: mean, least to most.
 
     python -m experiments.regression.union --data SHARED_DATA_FOLDER --out docs/experiments
 

@@ -69,7 +69,7 @@ def test_the_plan_quotes_what_was_measured_over_a_union() -> None:
     for draws in results.values():
         assert len(draws) == union.DRAWS
         means = {protocol: np.mean([draw[protocol]["both"] for draw in draws]) for protocol in union.PROTOCOLS}
-        assert f"R² {means['psu']:.2f} in place of {means['psi']:.2f}".replace("0.", ".") in REGRESSION_LOSS
+        assert f"R² {means['psu']:.3f} in place of {means['psi']:.3f}".replace("0.", ".") in REGRESSION_LOSS
 
 
 @pytest.mark.data
