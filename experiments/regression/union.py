@@ -34,11 +34,10 @@ PROTOCOLS = ("psi", "psu")
 
 SPLIT: Mapping[str, dict[str, Any]] = {
     "motor": {"epochs": 40, "batch_size": 32, "learning_rate": 5e-3},
-    "hdb": {"epochs": 15, "batch_size": 128, "learning_rate": 4e-3},
 }
 """Data set → what is particular to its split network: fewer and longer steps than in :mod:`experiments.regression.run`."""
 
-DRAWS = 3
+DRAWS = 2
 
 SHOWN = (("psi", "both"), ("psu", "both"), ("psu", "alone"))
 """Protocol and model of each column of the page."""
