@@ -124,7 +124,7 @@ proto-check: $(VENV)/dev.stamp ## the generated code is what proto/ gives
 	@fresh=$$(mktemp -d) && trap 'rm -rf "$$fresh"' EXIT && $(call protoc,$$fresh) && \
 	diff -r -x __init__.py -x __pycache__ "$$fresh" $(generated) || { echo "run: make proto" >&2; exit 1; }
 
-docs: $(VENV)/dev.stamp ## write the tables of messages and combinations and the report's schema: runs a small job of each kind, about a minute
+docs: $(VENV)/dev.stamp ## write the tables of messages and combinations, that of docs/index.md, and the report's schema: runs a small job of each kind, about a minute
 	$(BIN)/python -m benchmarks.messages
 	$(BIN)/python -m vfl_node.report.envelope > docs/report.schema.json
 	$(BIN)/python -m benchmarks.combinations

@@ -190,13 +190,13 @@ def test_a_run_says_of_its_metrics_what_the_report_knows(
     trial_commands._summarise(tmp_path / "report.json", 1.0)
     lines = capsys.readouterr().out.splitlines()
     assert f"federated: auc 0.8438{end}" in lines
-    assert lines[-3:-1] == ["warning: Few records.", "warning: Few [rows]."]
+    assert lines[-4:-2] == ["warning: Few records.", "warning: Few [rows]."]
     (tmp_path / "lab").mkdir()
     own = {"alignment": {"warnings": ["Few records."]}, "training": {"warnings": ["These changed nothing: fbs."]}}
     (tmp_path / "lab" / "report.json").write_text(json.dumps(own))
     trial_commands._summarise(tmp_path / "report.json", 1.0, ["lab"])
     lines = capsys.readouterr().out.splitlines()
-    assert lines[-4:-1] == ["warning: Few records.", "warning: Few [rows].", "warning, lab: These changed nothing: fbs."]
+    assert lines[-5:-2] == ["warning: Few records.", "warning: Few [rows].", "warning, lab: These changed nothing: fbs."]
 
 
 def test_a_run_says_both_models_of_the_active_party_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -222,11 +222,10 @@ def test_a_run_ends_with_its_verdict(tmp_path: Path, capsys: pytest.CaptureFixtu
     verdict = {"helped": "yes", "words": "Yes: better.", "leaks": leaks}
     (tmp_path / "report.json").write_text(json.dumps({"alignment": None, "training": {"warnings": []}, "verdict": verdict}))
     trial_commands._summarise(tmp_path / "report.json", 1.0)
-    assert capsys.readouterr().out.splitlines()[:-1] == [
-        "Yes: better.",
-        "high: lab can read labels. Train hidden.",
-        "not measured: Nobody knows.",
-    ]
+    *said, done, hint = capsys.readouterr().out.splitlines()
+    assert said == ["Yes: better.", "high: lab can read labels. Train hidden.", "not measured: Nobody knows."]
+    assert done.startswith("done in 1 s; report: ")
+    assert hint.endswith(": vfl-node plan")
 
 
 def test_a_run_says_the_sizes_of_several_sets(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,10 +10,10 @@ import pytest
 
 from vfl_node.configuration.models import leaves, validate
 from vfl_node.job import Job
-from vfl_node.job.alignment import ALIGNMENTS
-from vfl_node.job.training import TRAINERS
+from vfl_node.plans.combinations import Combination, list_combinations
 
-TRAINERS_AND_NONE = [None, *TRAINERS.own]
+OWN = list(list_combinations(own=True))
+every = pytest.mark.parametrize("combination", OWN, ids=lambda combination: combination.name)
 
 
 @pytest.fixture(scope="module")
@@ -26,24 +26,24 @@ def test_the_page_is_that_of_this_code(combinations: Any) -> None:
     assert combinations.PAGE.read_text() == combinations.page(), "run: make docs"
 
 
+def test_the_start_page_recommends_what_this_code_does(combinations: Any) -> None:
+    assert combinations.START.read_text() == combinations.start(), "run: make docs"
+
+
 @pytest.mark.parametrize("passive", [1, 2, 8])
-@pytest.mark.parametrize("alignment", ALIGNMENTS.own)
-@pytest.mark.parametrize("trainer", TRAINERS_AND_NONE)
-def test_a_job_is_accepted_up_to_the_number_of_its_cell(
-    combinations: Any, trainer: str | None, alignment: str, passive: int
-) -> None:
-    refusal = combinations.refusal(combinations.job(trainer, alignment, passive))
-    accepted = passive <= combinations.most_passive_parties(trainer, alignment)
+@every
+def test_a_job_is_accepted_up_to_the_number_of_its_cell(combinations: Any, combination: Combination, passive: int) -> None:
+    refusal = combinations.refusal(combinations.job(combination, passive))
+    accepted = passive <= combinations.most_passive_parties(combination)
     assert (refusal is None) == accepted
     if refusal is not None:
         assert names_what_to_change(refusal), refusal
 
 
-@pytest.mark.parametrize("alignment", ALIGNMENTS.own)
-@pytest.mark.parametrize("trainer", TRAINERS_AND_NONE)
-def test_an_option_that_is_refused_names_what_to_change(combinations: Any, trainer: str | None, alignment: str) -> None:
+@every
+def test_an_option_that_is_refused_names_what_to_change(combinations: Any, combination: Combination) -> None:
     for sections in combinations.OPTIONS.values():
-        refusal = combinations.refusal(combinations.job(trainer, alignment, **sections))
+        refusal = combinations.refusal(combinations.job(combination, **sections))
         assert refusal is None or names_what_to_change(refusal), refusal
 
 

@@ -113,7 +113,7 @@ def imported(folder: Path, *commands: list[object], refused: Collection[str] = (
     return {name.partition(".")[0] for name in modules}
 
 
-HELP = ("--help", "run --help", "--version", "submit --help", "predict --help", "check --help")
+HELP = ("--help", "run --help", "--version", "submit --help", "predict --help", "check --help", "plan --help")
 ASKED = ("jobs", "prune --days 1", "budget", "watch trial-1", "cancel trial-1", "resume trial-1", "board", "budgets")
 ASKED += ("token list", "token create anna --roles viewer", "token revoke anna", "audit-log", "trace trial-1")
 
@@ -167,6 +167,12 @@ def test_an_invalid_job_is_refused_before_anything_heavy(tmp_path: Path) -> None
     job.write_text("name: trial\ntrain: {epochs: never}\n")
     wanted = (["submit", job], ["estimate", job], ["run", job, "--data", "active=a.csv", "--out", "out"])
     assert HEAVY.isdisjoint(imported(tmp_path, *wanted, refused=["submit", "estimate", "run"]))
+
+
+def test_a_plan_that_no_way_fits_needs_nothing_heavy(tmp_path: Path) -> None:
+    """What each way tells is known without what computes it."""
+    words = "plan --active 1000 --passive 1000 --task binary --may-learn-shared none --third-party no"
+    assert HEAVY.isdisjoint(imported(tmp_path, words.split(), refused=["plan"]))
 
 
 def test_the_package_itself_is_light(tmp_path: Path) -> None:

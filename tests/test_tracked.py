@@ -204,7 +204,7 @@ def test_the_card_is_logged_and_the_halves_only_where_they_are_asked_for(
     log_to_mlflow(result, tmp_path / "runs")
     assert logged.keys() == {"report.html", "report.json", "card.json", "card.md"}
     card = json.loads(logged["card.json"])
-    assert (card["party"], card["files"]) == ("clinic", [])
+    assert (card["party"], card["files"]) == ("clinic", {})
     assert card["metrics"]
     log_to_mlflow(result.folder, tmp_path / "runs")
     assert logged.keys() == {"report.html", "report.json", "card.json", "card.md"}

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -97,10 +97,13 @@ def held_out(rows: int, split: int) -> tuple[NDArray[np.int64], NDArray[np.int64
     return Schedule(seed, rows, 0).split(0, EVALUATE.test_fraction)
 
 
-def product(problem: Problem, train: Train | Linear, split: int) -> Scores:
-    """What the product measures: both parties, the party with targets alone, and a constant."""
+def product(
+    problem: Problem, train: Train | Linear, split: int, aligned: Sequence[tuple[Table, Alignment]] | None = None
+) -> Scores:
+    """What the product measures: both parties, the one with targets alone, and a constant; ``aligned`` in place of all rows."""
     protocols = []
-    sides = zip(("clinic", "lab"), memory_channels("clinic", "lab"), parties(problem), seeds(split), strict=True)
+    views = aligned or parties(problem)
+    sides = zip(("clinic", "lab"), memory_channels("clinic", "lab"), views, seeds(split), strict=True)
     for name, channel, (table, view), seed in sides:
         own = session(
             name,

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 from sklearn.linear_model import LinearRegression
 
+from experiments.regression import union
 from experiments.regression.data import Problem, load
 from experiments.regression.run import Linear, held_out, library, page, product
+from vfl_node.plans.ranking import REGRESSION_LOSS
 from vfl_node.training.split.config import Train
 
 
@@ -42,6 +45,31 @@ def test_every_model_is_measured_on_the_same_rows() -> None:
     splits = [{"the mean": found["constant"], "split network, both": found["both"], **others} for _ in range(2)]
     table = page({"made up": {"rows": 150, "own": 2, "other": 2, "unit": problem.unit, "splits": splits}})
     assert len(table.splitlines()) == 6 + 6
+
+
+def test_half_of_the_records_are_given_to_both_parties() -> None:
+    problem = made_up()
+    own, others = map(set, union.give_out(problem, 3))
+    assert (len(own), len(others), len(own & others), len(own | others)) == (113, 113, 76, 150)
+    assert [*map(set, union.give_out(problem, 4))] != [own, others]
+    for protocol, rows in (("psi", 76), ("psu", 150)):
+        (table, view), (other, theirs) = union.align(problem, protocol, 3)
+        assert len(view) == len(theirs) == rows
+        assert (view.owned & theirs.owned).sum() == 76
+        assert (view.peer.missing, theirs.peer.missing) == ((~theirs.owned).sum(), (~view.owned).sum())
+        for place in np.flatnonzero(view.owned & theirs.owned)[:5]:  # the same record on both sides
+            assert table.ids[int(view.rows[place])] == other.ids[int(theirs.rows[place])]
+
+
+def test_the_plan_quotes_what_was_measured_over_a_union() -> None:
+    """In the text, on the page, and in the file of results."""
+    docs = Path(__file__).parents[2] / "docs" / "experiments"
+    results = json.loads((docs / "regression-union.json").read_text())
+    assert (docs / "regression-union.md").read_text() == union.page(results)
+    for draws in results.values():
+        assert len(draws) == union.DRAWS
+        means = {protocol: np.mean([draw[protocol]["both"] for draw in draws]) for protocol in union.PROTOCOLS}
+        assert f"R² {means['psu']:.3f} in place of {means['psi']:.3f}".replace("0.", ".") in REGRESSION_LOSS
 
 
 @pytest.mark.data

@@ -33,6 +33,7 @@ from vfl_node.cli import (  # noqa: F401 - they register
     jobs,
     ledger,
     node,
+    plan,
     policy,
     predictions,
     schedule,

@@ -249,6 +249,7 @@ def _summarise(path: Path, seconds: float, others: Sequence[str] = ()) -> None:
     if note := report.get("boosted_tree_note"):
         out.print(note)
     out.print(f"done in {human_seconds(seconds)}; report: {path.with_suffix('.html')}")
+    out.print("which way suits your own tables, and what each would tell: vfl-node plan")
 
 
 def _print_outcome(path: Path, seconds: float) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
@@ -59,6 +60,8 @@ class AlignmentSpec:
         allowed_by_default: whether a careful policy allows it that does not name it in ``protocols``.
         reveals: ``module:attribute`` of a function from a job to the :class:`~vfl_node.ledger.Declaration` of each thing that a
             party may learn by it; empty: it does not say.
+        ways: keys of the job's ``align`` section in each way to run it that tells something else, the usual one first
+            (:mod:`vfl_node.plans.combinations`).
         by_similarity: whether each row is a record of the active party with several records of the passive one that are like it
             (candidates), instead of one record that parties have in common.
     """
@@ -76,6 +79,7 @@ class AlignmentSpec:
     allowed_by_default: bool = True
     by_similarity: bool = False
     reveals: str = ""
+    ways: tuple[Mapping[str, Any], ...] = (MappingProxyType({}),)
 
     @property
     def coordinated(self) -> bool:

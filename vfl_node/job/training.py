@@ -150,6 +150,8 @@ class TrainerConfig(Frozen):
     Attributes:
         parts: where the other parts of the trainer are.
         traits: what is true of the trainer whatever the keys say.
+        ways: keys of the section in each way to train that other parties take part in, or that tells something else; the usual
+            one first (:mod:`vfl_node.plans.combinations`).
         algorithm: the name of the trainer in the registry.
         task: what the labels of this job are. A trainer that only predicts numbers sets a different default for this key.
         classes: the number of classes. Labels are 0 to classes − 1. It has no meaning in a regression. A trainer that
@@ -158,6 +160,7 @@ class TrainerConfig(Frozen):
 
     parts: ClassVar[TrainerParts]
     traits: ClassVar[Traits] = Traits()
+    ways: ClassVar[tuple[Mapping[str, Any], ...]] = (MappingProxyType({}),)
 
     algorithm: str
     task: Task = Field(default="classification", description="whether labels are classes, or numbers to predict")

@@ -68,4 +68,5 @@ LINKAGE = FuzzyLinkage(
     options=frozenset({"keys", "encoding", "candidates", "equal_only", "noise", "comparison"}),
     allowed_by_default=False,
     by_similarity=True,
+    ways=({}, {"comparison": "shares"}),
 )

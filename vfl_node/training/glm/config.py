@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 from typing_extensions import Self
@@ -42,6 +43,7 @@ class GeneralisedLinear(TrainerConfig):
         "scores and weights tell",
         serves_unshared=False,
     )
+    ways: ClassVar[tuple[Mapping[str, Any], ...]] = ({}, {"flow": "coordinator-open-scores"}, {"flow": "coordinator"})
     title: ClassVar[str]
 
     flow: Annotated[Flow, Renamed({"coordinator-clear": "coordinator-open-scores"})] = Field(

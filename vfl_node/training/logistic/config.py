@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -13,6 +14,9 @@ from vfl_node.training.glm.config import GeneralisedLinear
 class Logistic(GeneralisedLinear):
     """Logistic regression under encryption, with dummies (see docs/guides/train-a-logistic-regression.md)."""
 
+    ways: ClassVar[tuple[Mapping[str, Any], ...]] = tuple(
+        {**way, "loss": "taylor"} if way.get("flow") == "coordinator" else way for way in GeneralisedLinear.ways
+    )
     title: ClassVar[str] = "logistic regression"
 
     algorithm: Literal["logistic"]
