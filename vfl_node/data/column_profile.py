@@ -15,7 +15,9 @@ from vfl_node.data.tables import CategoricalColumn, Column, DateColumn, ListColu
 from vfl_node.errors import DataError
 from vfl_node.settings.declared import Notation
 
-Use = Literal["id", "label", "order", "group", "key", "row number", "numeric", "categorical", "date", "list", "ignored"]
+Use = Literal[
+    "id", "label", "order", "group", "key", "weight", "row number", "numeric", "categorical", "date", "list", "ignored"
+]
 
 
 @dataclass(frozen=True)

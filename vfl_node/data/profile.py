@@ -15,6 +15,7 @@ from itertools import chain
 from typing import get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vfl_node.data.column_profile import ColumnProfile, Use, feature_profile
 from vfl_node.data.columns_apart import Apart, check_ordered, columns_set_apart, id_columns_of, key_columns_of, select_left_out
@@ -25,7 +26,7 @@ from vfl_node.data.keys import read_keys
 from vfl_node.data.labels import MOST_CLASSES, Reading, ReadLabels, code_of, label_cells, read_labels, reading_of, replace_comma
 from vfl_node.data.missing_words import missing_labels
 from vfl_node.data.reading import ids_of, image_in, table_with
-from vfl_node.data.row_columns import read_groups, read_order
+from vfl_node.data.row_columns import read_groups, read_order, read_weights
 from vfl_node.data.tables import Column, KeyColumn, Table, check_enough
 from vfl_node.data.targets import TargetProfile, read_targets
 from vfl_node.data.text_columns import TextColumns
@@ -185,6 +186,10 @@ def profile(
         check_ordered(data, party, needs_order=needs_order)
         if needs_order and data.order:
             read_order(text, data.order, kind_of(data.columns.get(data.order)))
+    weights: NDArray[np.float64] | None = None
+    if needs_label and data.weight:
+        with _collecting(errors):
+            weights = read_weights(text, data.weight, whole=whole)
     read: dict[str, KeyColumn] = {}
     with _collecting(errors):
         read = read_keys(text, data, keys, party)
@@ -215,7 +220,9 @@ def profile(
     table = (
         None
         if errors
-        else replace(table_with(labels, ids, features, image=image), keys=read, left_out=apart, merged=text.merged)
+        else replace(
+            table_with(labels, ids, features, image=image), weights=weights, keys=read, left_out=apart, merged=text.merged
+        )
     )
     return TableProfile(len(text), whole, tuple(columns), _ids(text, id_columns), label, tuple(errors), table, image)
 

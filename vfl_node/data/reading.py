@@ -30,7 +30,7 @@ from vfl_node.data.labels import ReadLabels, read_labels
 from vfl_node.data.missing_words import is_missing_label
 from vfl_node.data.readers.contract import Reader
 from vfl_node.data.readers.opening import open_input
-from vfl_node.data.row_columns import read_groups, read_order
+from vfl_node.data.row_columns import read_groups, read_order, read_weights
 from vfl_node.data.spelling import is_rounded
 from vfl_node.data.tables import Column, Table, check_enough
 from vfl_node.data.targets import read_targets
@@ -91,7 +91,7 @@ def read_table(
 
     Raises:
         DataError: ``E_FILE``, ``E_FORMAT``, ``E_CSV``, ``E_SQL``, ``E_EMPTY``, ``E_COLUMN``, ``E_ID``, ``E_DUP_IDS``,
-            ``E_LABEL``, ``E_ONE_CLASS``, ``E_NUMERIC``, ``E_DATE``, ``E_ROW_ORDER``, ``E_KEY…`` or ``E_CONFIG``;
+            ``E_LABEL``, ``E_ONE_CLASS``, ``E_NUMERIC``, ``E_DATE``, ``E_ROW_ORDER``, ``E_WEIGHT``, ``E_KEY…`` or ``E_CONFIG``;
             docs/guides/give-tables.md explains each.
         UsageError: a package that the table needs is not installed (``E_EXTENSION``).
         PolicyError: as :func:`check_enough`.
@@ -162,6 +162,9 @@ def columns_for(
     unused = {name for name, kind in declared.items() if kind == "ignore"} | ({label} if data.label else set())
     unused |= set(data.key_columns)
     as_text |= behind
+    unused |= data.row_numbers.keys()
+    if needs_label and features:
+        as_text |= data.row_numbers.keys()
     if data.order and needs_order:
         as_text.add(data.order)
     elif data.order and data.order not in declared:
@@ -224,12 +227,14 @@ def table_of(
     }
     order = read_order(text, data.order, kind_of(data.columns.get(data.order))) if needs_order and data.order else None
     groups = read_groups(text, data.group) if data.group and features else None
+    weights = read_weights(text, data.weight) if data.weight and needs_label and features else None
     read = read_keys(text, data, keys, party)
     apart = select_left_out(set_apart, needs_label=needs_label) if features else {}
     return replace(
         table_with(labels, ids, columns, plain, image),
         order=order,
         groups=groups,
+        weights=weights,
         keys=read,
         label=data.labels.column if labels else "",
         left_out=apart,

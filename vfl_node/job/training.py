@@ -96,6 +96,8 @@ class Traits:
             (``transcript``).
         unmetered: why no attack measures what it sends (``meters`` of the report); empty: attacks measure it.
         opens_rows: whether it sends anything in the clear that depends on a single row.
+        row_numbers: which of :data:`~vfl_node.settings.table.RowNumber` of an active party's settings it reads. It is refused
+            where they name another one.
         opens: what a party sends to the others as it is: its labels, its columns.
         sweeps: whether several settings can be tried in one job (``sweep``).
         serves_unshared: whether its models also predict known records over an alignment in which some party may lack a row.
@@ -114,6 +116,7 @@ class Traits:
     recorded: bool = False
     unmetered: str = "no attack on what this training sends is known here"
     opens_rows: bool = True
+    row_numbers: frozenset[str] = frozenset()
     opens: frozenset[Secret] = frozenset()
     sweeps: bool = False
     serves_unshared: bool = True

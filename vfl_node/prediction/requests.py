@@ -41,7 +41,7 @@ _GIVEN = "the records to predict"
 
 _REQUEST = Data(path=Path(_GIVEN))
 
-NO_FEATURES: Mapping[str, Any] = {"label": None, "image": None, "order": None, "group": None, "keys": {}}
+NO_FEATURES: Mapping[str, Any] = {"label": None, "image": None, "order": None, "group": None, "weight": None, "keys": {}}
 """What is not read of a table whose columns a model's encoder knows, and its image."""
 
 _OF_ROWS = ("aggregate", "columns", "missing", "thousands", "date_format")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal, get_args
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
@@ -10,6 +10,11 @@ from vfl_node.configuration.models import Frozen
 from vfl_node.settings.aggregate import Aggregate
 from vfl_node.settings.declared import DateFormat, Declared, DeclaredImage, Notation, Thousands, Words, kind_of
 from vfl_node.settings.source import DataSource
+
+RowNumber = Literal["weight"]
+"""A number of each row that training reads beside columns and labels."""
+
+ROW_NUMBERS: tuple[RowNumber, ...] = get_args(RowNumber)
 
 
 def _one_or_two(columns: object) -> object:
@@ -57,6 +62,12 @@ class Data(DataSource):
         min_length=1,
         description="active node: column that says which records belong together, such as those of one user. It is no feature",
     )
+    weight: str | None = Field(
+        default=None,
+        min_length=1,
+        description="active node: column of numbers from 0, how many times a row counts in the loss of split training and of "
+        "this party's own models. It is no feature",
+    )
     keys: dict[str, KeyColumns] = Field(
         default={},
         description="columns behind the keys of a job (align.keys) that are not called as the key is: {lat: LATITUDE}; a place "
@@ -80,14 +91,14 @@ class Data(DataSource):
         taken = dict.fromkeys((self.id,) if isinstance(self.id, str) else self.id, "data.id") | {
             self.labels.column: "data.label"
         }
-        for key, column in (("data.order", self.order), ("data.group", self.group)):
+        for key, column in self.of_records_alone.items():
             if column in taken:
                 raise ValueError(
                     f"{key} names column {column!r}, which is already that of {taken[column]}: name another column"
                 )
-            taken |= {column: key} if column else {}
+            taken[column] = key
         for column in self.key_columns:
-            if taken.get(column) in ("data.order", "data.group") or column == (self.label and self.label.column):
+            if taken.get(column) in self.of_records_alone or column == (self.label and self.label.column):
                 raise ValueError(
                     f"data.keys names column {column!r}, which is already that of {taken[column]}: name another column"
                 )
@@ -121,6 +132,16 @@ class Data(DataSource):
     def notation(self) -> Notation:
         """How cells are written, as far as it is said of all columns."""
         return Notation(missing=self.missing, thousands=self.thousands, date_format=self.date_format)
+
+    @property
+    def of_records_alone(self) -> dict[str, str]:
+        """Setting → the column that it names, of columns that say something of whole records of an active party."""
+        return {f"data.{key}": column for key in ("order", "group", *ROW_NUMBERS) if (column := getattr(self, key))}
+
+    @property
+    def row_numbers(self) -> dict[str, RowNumber]:
+        """Column → the number of each row that it has beside columns and labels."""
+        return {column: key for key in ROW_NUMBERS if (column := getattr(self, key))}
 
     @property
     def key_columns(self) -> tuple[str, ...]:

@@ -66,6 +66,7 @@ def train(session: Session, data: TrainingData, own: OwnRows, randomness: Random
         rows = np.sort(rows[randomness.derive("rows").permutation(len(rows))[: session.policy.compare.most_rows]])
     assert table.labels is not None
     labels = table.labels[rows]
+    weights = None if table.weights is None else table.weights[rows]
     cells, categorical = design(table, rows)
     if not categorical or len(labels) == 0 or labels.min() == labels.max():
         return RivalOutput(None, note=NOTHING_TO_LEARN)
@@ -76,14 +77,21 @@ def train(session: Session, data: TrainingData, own: OwnRows, randomness: Random
     state = int.from_bytes(randomness.bytes(4), "big")
     with threadpool_limits(torch.get_num_threads()):
         if session.job.task == "regression":
-            name, output = _regressed(cells[rows], labels, cells[own.tested], categorical, state)
+            name, output = _regressed(cells[rows], labels, weights, cells[own.tested], categorical, state)
         else:
-            name, output = _classified(cells[rows], labels.astype(np.int64), cells[own.tested], classes, categorical, state)
+            of_class, asked = labels.astype(np.int64), cells[own.tested]
+            name, output = _classified(cells[rows], of_class, weights, asked, classes, categorical, state)
     return RivalOutput(output, f"a boosted tree ({name} of scikit-learn {sklearn.__version__})", len(rows))
 
 
 def _classified(
-    cells: Cells, labels: NDArray[np.int64], asked: Cells, classes: int, categorical: list[bool], state: int
+    cells: Cells,
+    labels: NDArray[np.int64],
+    weights: NDArray[np.float64] | None,
+    asked: Cells,
+    classes: int,
+    categorical: list[bool],
+    state: int,
 ) -> tuple[str, Output]:
     """The library's name for the tree, and what it says of the rows ``asked`` once it has learnt from ``cells``."""
     from sklearn.ensemble import HistGradientBoostingClassifier
@@ -91,7 +99,7 @@ def _classified(
     single = np.bincount(labels)[labels].min() == 1  # then the library cannot set rows of each class apart to stop early
     early = {"early_stopping": False} if single else {}
     model = HistGradientBoostingClassifier(categorical_features=categorical, random_state=state, **early)
-    model.fit(cells, labels)
+    model.fit(cells, labels, weights)
     said = np.zeros((len(asked), classes))
     if len(asked):
         said[:, model.classes_] = model.predict_proba(asked)
@@ -99,13 +107,18 @@ def _classified(
 
 
 def _regressed(
-    cells: Cells, targets: NDArray[np.float64], asked: Cells, categorical: list[bool], state: int
+    cells: Cells,
+    targets: NDArray[np.float64],
+    weights: NDArray[np.float64] | None,
+    asked: Cells,
+    categorical: list[bool],
+    state: int,
 ) -> tuple[str, Output]:
     """As :func:`_classified`, of numbers in the target's unit."""
     from sklearn.ensemble import HistGradientBoostingRegressor
 
     model = HistGradientBoostingRegressor(categorical_features=categorical, random_state=state)
-    model.fit(cells, targets)
+    model.fit(cells, targets, weights)
     return type(model).__name__, PredictedNumbers(model.predict(asked) if len(asked) else np.zeros(0))
 
 

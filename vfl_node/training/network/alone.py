@@ -31,6 +31,7 @@ from vfl_node.training.network.local import local_logits, train_local
 from vfl_node.training.network.positioned_input import PositionedInput
 from vfl_node.training.network.tasks import NetworkTask
 from vfl_node.training.own_rows import OwnRows
+from vfl_node.training.row_weights import scale_weights
 from vfl_node.training.trainer import TrainingData
 
 KIND = "a network of the same kind"
@@ -103,6 +104,7 @@ def logits_alone(
         return None
     model = build_classifier(architecture, train, rows.schema, []).to(session.machine.device)
     initialise(model, randomness)
+    weights = None if data.table.weights is None else scale_weights(data.table.weights, own.training)
     train_local(
         model,
         train,
@@ -114,6 +116,7 @@ def logits_alone(
         counted=torch.from_numpy(places.counted).to(session.machine.device),
         validation=np.arange(width, len(places.source)),
         losses=task.losses,
+        weights=None if weights is None else torch.from_numpy(weights[places.source]).float().to(session.machine.device),
     )
     asked = np.resize(own.tested if len(own.tested) else own.training, own.positions)
     return local_logits(model, rows, asked)[: len(own.tested)]

@@ -37,6 +37,7 @@ def train_local(
     *,
     counted: Tensor,
     losses: Callable[[Tensor, Tensor], Tensor],
+    weights: Tensor | None = None,
     validation: NDArray[np.int64] | None = None,
 ) -> None:
     """Train ``model`` on the rows at ``positions``; nothing is sent.
@@ -52,6 +53,7 @@ def train_local(
         counted: bool[m] on the device, which rows have a label. The others take as long and
             change nothing but what ``train.batch_norm`` averages.
         losses: logits and targets of B rows → loss of each, float32[B].
+        weights: float32[m] on the device, how much each row counts, 1 in the mean; None: all count alike.
         validation: shared positions of rows of which those ``counted`` decide, as for the federated model, when training
             stops and which epoch's weights count; None or empty: all epochs, and the last one's.
 
@@ -61,8 +63,9 @@ def train_local(
 
     def mean_loss(logits: Tensor, batch: NDArray[np.int64]) -> Tensor:
         rows = torch.from_numpy(batch)
-        weights = counted[rows].float()
-        return (losses(logits, targets[rows]) * weights).sum() / weights.sum().clamp_min(1)
+        there = counted[rows].float()
+        each = losses(logits, targets[rows]) if weights is None else losses(logits, targets[rows]) * weights[rows]
+        return (each * there).sum() / there.sum().clamp_min(1)
 
     learner, steps = Learner(model, train, randomness), count()
     stopping, best = Stopping(train.patience, train.epochs), model.state_dict()

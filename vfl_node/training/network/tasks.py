@@ -56,13 +56,20 @@ class ClassTask:
         """The most that a row counts in the loss."""
         return 1.0 if self.weights is None else float(self.weights.max())
 
-    def mean_loss(self, labels: NDArray[Any], scores: Numbers) -> float | None:
-        """What validation looks at: the NLL of rows with these labels, which count as in training; None without rows."""
-        if self.weights is None or len(labels) == 0:
+    def mean_loss(self, labels: NDArray[Any], scores: Numbers, weights: Numbers | None = None) -> float | None:
+        """What validation looks at: the NLL of rows with these labels, which count as in training; None without rows.
+
+        Args:
+            labels: int or float [m], 0 to K − 1.
+            scores: float64[m] or [m, K].
+            weights: float64[m], how much each row counts besides (``data.weight``); None: all alike.
+        """
+        if (self.weights is None and weights is None) or len(labels) == 0:
             return measure(("nll",), labels, scores)["nll"]
         classes = labels.astype(np.int64)
         true = np.where(classes == 1, scores, 1 - scores) if scores.ndim == 1 else scores[np.arange(len(classes)), classes]
-        return float((self.weights[classes] * -np.log(np.clip(true, EPSILON, 1))).mean())
+        counts = (1.0 if self.weights is None else self.weights[classes]) * (1.0 if weights is None else weights)
+        return float((counts * -np.log(np.clip(true, EPSILON, 1))).mean())
 
     def plain_scores(self, logits: Tensor) -> Numbers:
         """Scores as logits give them, without calibration: :func:`probabilities`."""
@@ -110,9 +117,10 @@ class NumberTask:
         """1: all rows count alike."""
         return 1.0
 
-    def mean_loss(self, labels: NDArray[Any], scores: Numbers) -> float | None:
-        """What validation looks at: the mean squared error of rows with these targets, in scaled units; None without rows."""
-        return float(((scores - self.scale.apply(labels)) ** 2).mean()) if len(labels) else None
+    def mean_loss(self, labels: NDArray[Any], scores: Numbers, weights: Numbers | None = None) -> float | None:
+        """As :meth:`ClassTask.mean_loss`: the mean squared error of rows with these targets, in scaled units."""
+        errors = (scores - self.scale.apply(labels)) ** 2
+        return float((errors if weights is None else weights * errors).mean()) if len(labels) else None
 
     def plain_scores(self, logits: Tensor) -> Numbers:
         """Scores as logits give them, without calibration: the same as float64."""

@@ -102,7 +102,7 @@ class ActiveHalf:
         learnt = check_finite(loss if beside is None else loss + beside)
         gradients = torch.autograd.grad(learnt, embeddings, retain_graph=True)
         failpoints.reach("backward")
-        scale = len(positions) / self._supervision.task.largest_weight
+        scale = len(positions) / self._supervision.largest_weight
         await self._peers.send(number, gradients, Leaving(f"step/{number}", positions, labels=targets, mean_of=scale))
         self.learner.backward(learnt, alone=beside is None)  # while peers compute their own backward pass
         self.learner.step()

@@ -56,6 +56,7 @@ class Train(NetworkConfig):
         defended=frozenset({"embeddings", "gradients"}),
         recorded=True,
         sweeps=True,
+        row_numbers=frozenset({"weight"}),
         unmetered="",
     )
 

@@ -52,6 +52,7 @@ class TrainingExchange:
         answered: ε of the randomised answers about labels, and of all that the receiver has about the same labels; in the
             active party's own report, if it gives such.
         noised: ε of the gradients of a row, of those that the receiver has by all jobs, and δ; likewise, of ``dp``.
+        weighed: whether rows of ``peer`` have weights; in its own report alone, as nobody else knows.
     """
 
     peer: str
@@ -66,6 +67,7 @@ class TrainingExchange:
     hidden: bool = False
     answered: tuple[float, float] | None = None
     noised: tuple[float | None, float | None, float] | None = None
+    weighed: bool = False
 
     @property
     def epochs(self) -> int:
@@ -118,7 +120,7 @@ def passive_learns(exchange: TrainingExchange) -> tuple[Disclosure, ...]:
         "gradients",
         exchange.epochs * exchange.rows.trained,
         f"from {peer} a gradient for each row of every batch: {_label_leak(labels, peer, exchange.defences, train.task)} (see "
-        f"docs/explanations/privacy/index.md){_weight_words(train, peer)}{_defence_words(exchange.defences, 'gradients')}",
+        f"docs/explanations/privacy/index.md){_weight_words(train, peer, weighed=exchange.weighed)}{_defence_words(exchange.defences, 'gradients')}",
     )
     answers: tuple[Disclosure, ...] = (_answer_bound(exchange.rows, peer, *exchange.answered),) if exchange.answered else ()
     answers += (_noise_bound(exchange.rows, peer, *exchange.noised),) if exchange.noised else ()
@@ -274,8 +276,13 @@ def _label_leak(labels: str, peer: str, defences: Sequence[DefenceParams], task:
     return f"unless {peer} has a defence, the label {labels} can be read from the gradients almost surely"
 
 
-def _weight_words(train: Train, peer: str) -> str:
-    """What class weights tell."""
+def _weight_words(train: Train, peer: str, *, weighed: bool) -> str:
+    """What weights of rows and of classes tell."""
+    of_rows = f"; each is as many times longer as its row counts more (data.weight of {peer}), so that the lengths show weights"
+    return (of_rows if weighed else "") + _class_weight_words(train, peer)
+
+
+def _class_weight_words(train: Train, peer: str) -> str:
     if train.class_weight is None:
         return ""
     lengths = "; each is as many times longer as its class counts more (train.class_weight)"

@@ -171,8 +171,10 @@ class RandomisedClasses(ClassLabels):
         """As :meth:`ClassTask.losses`, corrected; ``targets`` are answers."""
         return corrected_losses(logits, targets, self.classes, self.epsilon)
 
-    def mean_loss(self, labels: NDArray[Any], scores: NDArray[np.float64]) -> float | None:
-        """As :meth:`ClassTask.mean_loss`: NLL of answers, by what ``scores`` say of them."""
+    def mean_loss(
+        self, labels: NDArray[Any], scores: NDArray[np.float64], weights: NDArray[np.float64] | None = None
+    ) -> float | None:
+        """As :meth:`ClassTask.mean_loss`: NLL of answers, by what ``scores`` say of them; settings allow no ``weights``."""
         other = move_probability(self.classes, self.epsilon)
         return measure(("nll",), labels, other + (1 - self.classes * other) * scores)["nll"]
 

@@ -26,6 +26,7 @@ from vfl_node.models.storage import add_prefix, take_part
 from vfl_node.session.session import Session
 from vfl_node.training.network.half import Positions
 from vfl_node.training.network.positioned_input import PositionedInput
+from vfl_node.training.row_weights import shared_weights
 from vfl_node.training.split.base_rates import base_rates, model_alone
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.missing.calibration import Composition
@@ -81,6 +82,10 @@ class Supervision:
             mix = Composition.from_view(data.alignment, missing.shares, missing.calibration_for)
         self.calibration = self.task.calibration(missing.calibration, mix, rate)
         self._base_rate = torch.full((len(self.owned),), self.task.rate, device=session.machine.device)
+        table_weights = data.table.weights
+        self._weights: NDArray[np.float64] | None = None
+        if table_weights is not None:
+            self._weights = shared_weights(table_weights, data.alignment, self.labelled, draws.derive("weights"))
         self._newest: tuple[Positions, Tensor, Tensor] | None = None
         self._alone: Classifier | None = None
 
@@ -146,6 +151,9 @@ class Supervision:
 
     def loss(self, logits: Tensor, targets: Tensor, positions: Positions) -> Tensor:
         """The mean loss of a batch, a scalar with a graph."""
+        if self._weights is not None:  # with calibration "none" alone, whose losses are those of the task
+            weights = torch.from_numpy(self._weights[positions]).float().to(logits.device)
+            return (self.task.losses(logits, targets) * weights).mean()
         return self.calibration.loss(logits, targets, self.base_rate(positions))
 
     def expectation(self, logits: Tensor, positions: Positions) -> NDArray[np.float64]:
@@ -158,7 +166,13 @@ class Supervision:
 
     def mean_loss(self, positions: Positions, scores: NDArray[np.float64]) -> float | None:
         """How far ``scores`` of own rows are from what was to be learnt."""
-        return self.task.mean_loss(self._answers[positions], scores)
+        weights = None if self._weights is None else self._weights[positions]
+        return self.task.mean_loss(self._answers[positions], scores, weights)
+
+    @property
+    def largest_weight(self) -> float:
+        """The most that a row counts in the loss, by its class and by itself."""
+        return self.task.largest_weight * (1.0 if self._weights is None else float(self._weights[self._training].max()))
 
     def tensors(self) -> dict[str, Tensor]:
         """What a checkpoint must hold."""

@@ -189,7 +189,8 @@ def _check_labels(session: Session) -> None:
 
 async def _active(session: Session, data: TrainingData, journal: Journal) -> Trained:
     train = Train.section_of(session.job)
-    shifted = (data.alignment.missing > 0 and train.missing.calibration == "none") or train.class_weight is not None
+    made_up = data.alignment.missing > 0 and train.missing.calibration == "none"
+    shifted = made_up or train.class_weight is not None or data.table.weights is not None
     return await finish_active(session, data, journal, _result(session, data, journal, journal.evaluations[0]), shifted=shifted)
 
 
@@ -339,6 +340,7 @@ def _disclosures(session: Session, data: TrainingData, journal: Journal, epochs:
             data.alignment.hides_intersection,
             answer_epsilons(receiver) if sender == session.name else None,
             noised.get(receiver) if sender == session.name else None,
+            sender == session.name and data.table.weights is not None,
         )
 
     def party_disclosures(name: str) -> tuple[Disclosure, ...]:
