@@ -120,7 +120,8 @@ def passive_learns(exchange: TrainingExchange) -> tuple[Disclosure, ...]:
         "gradients",
         exchange.epochs * exchange.rows.trained,
         f"from {peer} a gradient for each row of every batch: {_label_leak(labels, peer, exchange.defences, train.task)} (see "
-        f"docs/explanations/privacy/index.md){_weight_words(train, peer, weighed=exchange.weighed)}{_defence_words(exchange.defences, 'gradients')}",
+        f"docs/explanations/privacy/index.md){_weight_words(train, peer, weighed=exchange.weighed)}"
+        f"{_defence_words(exchange.defences, 'gradients')}",
     )
     answers: tuple[Disclosure, ...] = (_answer_bound(exchange.rows, peer, *exchange.answered),) if exchange.answered else ()
     answers += (_noise_bound(exchange.rows, peer, *exchange.noised),) if exchange.noised else ()
