@@ -75,7 +75,7 @@ def test_a_weight_of_more_than_a_hundred_times_the_mean_is_refused(tmp_path: Pat
         return read_table(Data(path=path, weight="n"), id_form="text", needs_label=True, party="clinic")
 
     assert many(110).weights is not None
-    with pytest.raises(DataError, match="table.csv:9:n: a weight of more than 100 times their mean"):
+    with pytest.raises(DataError, match=r"table\.csv:9:n: a weight of more than 100 times their mean"):
         many(112)
 
 

@@ -98,9 +98,9 @@ def read_weights(text: TextColumns, name: str, *, whole: bool = True) -> NDArray
     return None if weights.min() == weights.max() else weights
 
 
-def _cells(wrong: int, of: int) -> str:
+def _cells(wrong: int, rows: int) -> str:
     """How many cells are as the first one is."""
-    return f"{wrong} such {'cell' if wrong == 1 else 'cells'} of {of}"
+    return f"{wrong} such {'cell' if wrong == 1 else 'cells'} of {rows}"
 
 
 def _present(numbers: NDArray[np.float64]) -> int:

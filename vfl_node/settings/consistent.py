@@ -23,9 +23,9 @@ def check_role(role: Role, tables: Iterable[Data], audit: AuditSettings, defence
             raise ValueError("a coordinator has no data: leave it out")
         if role != "active" and (key := next(iter(table.of_records_alone), "")):
             raise ValueError(f"{key} is for an active node, whose labels it goes with: leave it out")
-        if table.weight and any(defence.name == "randomised-labels" for defence in defences):
+        if table.weight and (barred := [defence.name for defence in defences if not defence.allows_row_weights]):
             raise ValueError(
-                "data.weight is not for a node with the defence 'randomised-labels': the length of a gradient would show the "
+                f"data.weight is not for a node with the defence {barred[0]!r}: the length of a gradient would show the "
                 "weight of its row, which may follow from its label. Leave one of the two out"
             )
     if role != "passive" and audit.features:

@@ -220,7 +220,7 @@ def _result(session: Session, data: TrainingData, journal: Journal, first: Evalu
                 params.model_dump(mode="json", context=LASTING_NAMES) for params in session.policy.protection.defences
             ),
             label_privacy=_label_privacy(session, data, epochs),
-            defence_seconds_share=_share_of_defences(journal),
+            defence_seconds_share=journal.share_of_defences,
             contributions=contributions_of(first.contributions) if first else None,
             unaligned=_unaligned_rows(session, journal),
         ),
@@ -284,13 +284,6 @@ def _noise_epsilons(session: Session, data: TrainingData, epochs: int) -> dict[s
         for peer in session.data_peers
         if peer in session.memories
     }
-
-
-def _share_of_defences(journal: Journal) -> float | None:
-    """The share of the time of the first repeat's epochs in which this party's defences moved its model."""
-    if not any(epoch.defence_seconds for epoch in journal.epochs):
-        return None
-    return min(1.0, sum(epoch.defence_seconds for epoch in journal.epochs) / sum(epoch.seconds for epoch in journal.epochs))
 
 
 def _unprotected_warning(session: Session, data: TrainingData) -> tuple[str, ...]:
