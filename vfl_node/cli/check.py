@@ -182,7 +182,7 @@ def _note(column: ColumnProfile, rows: int) -> str:
         return "data.columns says ignore"
     if column.use == "row number":
         return "not read: it numbers the rows"
-    if column.use in ("id", "label", "order", "group", "key", "weight"):
+    if column.use not in ("numeric", "categorical", "date", "list"):
         unread = "not read: no key of a job" if column.use == "key" else "not read: this job needs no order"
         return "" if column.missing is not None else unread
     said = ["declared" if column.declared else "by its values"]

@@ -21,7 +21,7 @@ from vfl_node.settings.node import Data
 
 T = TypeVar("T")
 
-Apart = Literal["id", "label", "order", "group", "key", "weight", "row number"]
+Apart = Literal["id", "label", "order", "group", "key", "weight", "offset", "exposure", "row number"]
 """What a column is that is no feature."""
 
 _ROW_LABELS = re.compile(r"Unnamed: 0(\.1)*|__index_level_[0-9]+__")

@@ -26,14 +26,14 @@ from vfl_node.data.keys import read_keys
 from vfl_node.data.labels import MOST_CLASSES, Reading, ReadLabels, code_of, label_cells, read_labels, reading_of, replace_comma
 from vfl_node.data.missing_words import missing_labels
 from vfl_node.data.reading import ids_of, image_in, table_with
-from vfl_node.data.row_columns import read_groups, read_order, read_weights
+from vfl_node.data.row_columns import read_groups, read_offsets, read_order, read_weights
 from vfl_node.data.tables import Column, KeyColumn, Table, check_enough
 from vfl_node.data.targets import TargetProfile, read_targets
 from vfl_node.data.text_columns import TextColumns
 from vfl_node.errors import DataError, VflError
 from vfl_node.job import IdForm
 from vfl_node.job.keys import NO_KEYS, Keys
-from vfl_node.roles import Task
+from vfl_node.roles import NUMBER_TASKS, Task
 from vfl_node.settings.declared import kind_of
 from vfl_node.settings.node import Data
 from vfl_node.settings.table import LabelSource
@@ -179,7 +179,7 @@ def profile(
     if needs_label and label:
         with _collecting(errors, *(() if whole else ("E_ONE_CLASS",))):
             if isinstance(label, TargetProfile):
-                labels = read_targets(text, data.labels)
+                labels = read_targets(text, data.labels, task or "regression")
             else:
                 labels = read_labels(text, data.labels, classes or max([2, *(k + 1 for k in label.counts)]))
     with _collecting(errors):
@@ -190,6 +190,9 @@ def profile(
     if needs_label and data.weight:
         with _collecting(errors):
             weights = read_weights(text, data.weight, whole=whole)
+    offsets: NDArray[np.float64] | None = None
+    with _collecting(errors):
+        offsets = read_offsets(text, data, task)
     read: dict[str, KeyColumn] = {}
     with _collecting(errors):
         read = read_keys(text, data, keys, party)
@@ -221,7 +224,12 @@ def profile(
         None
         if errors
         else replace(
-            table_with(labels, ids, features, image=image), weights=weights, keys=read, left_out=apart, merged=text.merged
+            table_with(labels, ids, features, image=image),
+            weights=weights,
+            offsets=offsets,
+            keys=read,
+            left_out=apart,
+            merged=text.merged,
         )
     )
     return TableProfile(len(text), whole, tuple(columns), _ids(text, id_columns), label, tuple(errors), table, image)
@@ -249,7 +257,7 @@ def _set_apart(text: TextColumns, name: str, use: Apart, *, read: bool) -> Colum
 
 
 def _labels(text: TextColumns, source: LabelSource, task: Task | None, classes: int | None) -> LabelProfile | TargetProfile:
-    if task == "regression":
+    if task in NUMBER_TASKS:
         return TargetProfile.from_column(text, source.column)
     cells = Counter(chain.from_iterable(label_cells(text, source.column)))
     present = cells.keys() - missing_labels(cells)

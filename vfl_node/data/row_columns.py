@@ -15,11 +15,17 @@ from vfl_node.data.dates import seconds_of
 from vfl_node.data.tables import CategoricalColumn
 from vfl_node.data.text_columns import TextColumns
 from vfl_node.errors import DataError
+from vfl_node.roles import Task
 from vfl_node.settings.declared import Kind
+from vfl_node.settings.node import Data
 
 MOST_WEIGHT = 100.0
 """A row counts so many times as the mean row at the most: a model would learn heavier ones by heart, and their gradients stand
 out."""
+
+
+MOST_OFFSET = 1e100
+"""As for targets, whose unit an offset may have."""
 
 
 def read_order(text: TextColumns, name: str, kind: Kind | None) -> NDArray[np.float64]:
@@ -96,6 +102,41 @@ def read_weights(text: TextColumns, name: str, *, whole: bool = True) -> NDArray
             hint="name another column in data.weight, or none",
         )
     return None if weights.min() == weights.max() else weights
+
+
+def read_offsets(text: TextColumns, data: Data, task: Task | None) -> NDArray[np.float64] | None:
+    """What is added to the score of each record, float64[n], finite; None without such a column.
+
+    Args:
+        text: the input; the column is kept as text.
+        data: of the settings.
+        task: of the job; None: not known.
+
+    Raises:
+        DataError: a cell is missing, no finite number or too large, or an exposure is not above 0 (``E_OFFSET``); or the job
+            has another task than an exposure is for (``E_CONFIG``).
+    """
+    name = data.offset or data.exposure
+    if name is None:
+        return None
+    if data.exposure and task not in (None, "poisson"):
+        raise DataError(
+            f"{text.source}: data.exposure is for jobs with train.task: poisson, and this one has {task}",
+            code="E_CONFIG",
+            hint="leave data.exposure out for this job, or name a column of data.offset",
+        )
+    values, what = text.numbers(name), "exposure" if data.exposure else "offset"
+    wrong = np.isnan(values) | (np.abs(values) > MOST_OFFSET) | ((values <= 0) & (data.exposure is not None))
+    if rows := np.flatnonzero(wrong).tolist():
+        first = values[rows[0]]
+        said = f"no {what}" if np.isnan(first) else "no finite number" if np.isinf(first) else f"no usable {what}"
+        raise DataError(
+            f"{text.locate(name, rows[0])}: {said} in column {name!r} ({_cells(len(rows), len(values))})",
+            code="E_OFFSET",
+            hint=f"data.{what} says what is known of each row's score: write a number "
+            f"{'above 0' if data.exposure else 'between ±1e100'} in each cell, or leave out these rows",
+        )
+    return np.log(values) if data.exposure else values
 
 
 def _cells(wrong: int, rows: int) -> str:

@@ -131,6 +131,9 @@ class Table:
         keys: name of a key of the job → its values, in the order of the job; they are no columns.
         groups: int64[n], records of equal codes belong together (``data.group``); −1: the record has no group. None without.
         weights: float64[n], from 0, how many times each record counts in a loss (``data.weight``). None: all count alike.
+        offsets: float64[n], what is added to the score of each record (``data.offset``, or the logarithm of
+            ``data.exposure``). None: nothing is.
+        offset_columns: ``offset`` or ``exposure`` → the column behind them; empty without.
         label: name of the column of labels; empty without.
         left_out: column that is none of ``columns`` → what it was taken for, though the settings do not say so.
         merged: how many rows of the input became the records; None: each row is one.
@@ -146,6 +149,8 @@ class Table:
     order: NDArray[np.float64] | None = None
     groups: NDArray[np.int64] | None = None
     weights: NDArray[np.float64] | None = None
+    offsets: NDArray[np.float64] | None = None
+    offset_columns: Mapping[str, str] = field(default_factory=dict)
     keys: Mapping[str, KeyColumn] = field(default_factory=dict)
     label: str = ""
     left_out: Mapping[str, str] = field(default_factory=dict)
@@ -154,10 +159,10 @@ class Table:
     def __post_init__(self) -> None:
         """Refuse columns of different lengths."""
         lengths = {len(values_of(column)) for column in self.columns.values()}
-        of_records = (self.labels, self.order, self.groups, self.weights, *self.keys.values())
+        of_records = (self.labels, self.order, self.groups, self.weights, self.offsets, *self.keys.values())
         lengths |= {len(values) for values in of_records if values is not None}
         if lengths - {len(self.ids)}:
-            raise ValueError("ids, columns, labels, order, groups, weights and keys must have one entry a record")
+            raise ValueError("ids, columns, labels, order, groups, weights, offsets and keys must have one entry a record")
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -184,6 +189,7 @@ class Table:
             order=None if self.order is None else self.order[rows],
             groups=None if self.groups is None else self.groups[rows],
             weights=None if self.weights is None else self.weights[rows],
+            offsets=None if self.offsets is None else self.offsets[rows],
             keys={name: key_rows_of(column, rows) for name, column in self.keys.items()},
         )
 
@@ -227,6 +233,8 @@ class Table:
             add(b"groups" + self.groups.astype("<i8").tobytes())
         if self.weights is not None:
             add(b"weights" + self.weights.astype("<f8").tobytes())
+        if self.offsets is not None:
+            add(b"offsets" + self.offsets.astype("<f8").tobytes())
         for name, key in self.keys.items():
             add(b"key" + name.encode())
             is_text = isinstance(key, tuple)

@@ -25,7 +25,7 @@ from vfl_node.job.costs import ONE_BESIDE, Beside, TrainingPlan
 from vfl_node.job.evaluate import Evaluate
 from vfl_node.job.parties import Parties
 from vfl_node.job.prediction import Serve
-from vfl_node.roles import DataRole, Task
+from vfl_node.roles import NUMBER_TASKS, DataRole, Task
 
 ALWAYS = "always"
 """A value of :attr:`Traits.coordinated_by`."""
@@ -171,8 +171,8 @@ class TrainerConfig(Frozen):
         if self.task not in self.traits.tasks:
             able = [name for name, config in TRAINERS.usable() if self.task in config.traits.tasks]
             raise ValueError(f"task: {self.task} is not for algorithm: {self.algorithm}, but for {' and '.join(able)}")
-        if self.task == "regression" and self.classes != 2:
-            raise ValueError("classes is for task: classification; a regression predicts a number: leave it out")
+        if self.task in NUMBER_TASKS and self.classes != 2:
+            raise ValueError(f"classes is for task: classification; a {self.task} predicts a number: leave it out")
         return self
 
     @classmethod

@@ -11,7 +11,7 @@ from vfl_node.settings.aggregate import Aggregate
 from vfl_node.settings.declared import DateFormat, Declared, DeclaredImage, Notation, Thousands, Words, kind_of
 from vfl_node.settings.source import DataSource
 
-RowNumber = Literal["weight"]
+RowNumber = Literal["weight", "offset", "exposure"]
 """A number of each row that training reads beside columns and labels."""
 
 ROW_NUMBERS: tuple[RowNumber, ...] = get_args(RowNumber)
@@ -68,6 +68,18 @@ class Data(DataSource):
         description="active node: column of numbers from 0, how many times a row counts in the loss of split training and of "
         "this party's own models. It is no feature",
     )
+    offset: str | None = Field(
+        default=None,
+        min_length=1,
+        description="active node: column of numbers that split training adds to the score of a row before the link; of a "
+        "regression in the target's unit. It is no feature, and predictions read it, too",
+    )
+    exposure: str | None = Field(
+        default=None,
+        min_length=1,
+        description="active node: column of numbers above 0, such as the time that a row was observed; its logarithm is the "
+        "offset of a job with train.task: poisson",
+    )
     keys: dict[str, KeyColumns] = Field(
         default={},
         description="columns behind the keys of a job (align.keys) that are not called as the key is: {lat: LATITUDE}; a place "
@@ -102,6 +114,12 @@ class Data(DataSource):
                 raise ValueError(
                     f"data.keys names column {column!r}, which is already that of {taken[column]}: name another column"
                 )
+        return self
+
+    @model_validator(mode="after")
+    def _check_offset(self) -> Data:
+        if self.offset and self.exposure:
+            raise ValueError("exposure is an offset, its logarithm: name one of the two columns, offset or exposure")
         return self
 
     @model_validator(mode="after")

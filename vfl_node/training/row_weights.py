@@ -1,7 +1,8 @@
-"""How much each row counts in a loss (``data.weight`` of the active party's settings).
+"""How much each row counts in a loss, and what is added to its score (``data.weight``, ``data.offset`` of the active party).
 
 The loss of a batch is the mean over its rows of w·ℓ, with weights w whose mean over the rows trained on is 1. So a row of
-weight 2 counts as the row twice, and steps are as long as without weights.
+weight 2 counts as the row twice, and steps are as long as without weights. An offset is added to a logit before the link: the
+network learns what is left.
 """
 
 from __future__ import annotations
@@ -49,9 +50,19 @@ def shared_weights(weights: Floats, alignment: Alignment, labelled: NDArray[np.i
 
     Raises: as :func:`scale_weights`.
     """
+    return scale_weights(weights[drawn_rows(alignment, randomness)], labelled)
+
+
+def drawn_rows(alignment: Alignment, randomness: Randomness) -> NDArray[np.int64]:
+    """For each of m shared rows the record of this party, int64[m]; of one that it lacks another one, drawn by lot.
+
+    Args:
+        alignment: its view.
+        randomness: its own; the same gives the same rows.
+    """
     rows = alignment.rows.copy()
     lacking = np.flatnonzero(~alignment.owned)
     if len(lacking):
         own = rows[alignment.owned]
         rows[lacking] = own[randomness.choices(len(own), len(lacking))]
-    return scale_weights(weights[rows], labelled)
+    return rows

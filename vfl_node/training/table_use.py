@@ -58,7 +58,7 @@ def check_row_numbers(train: TrainerConfig, table: Table) -> None:
     Raises:
         UsageError: there are some (``E_CONFIG``).
     """
-    for key, values in (("weight", table.weights),):
+    for key, values in (("weight", table.weights), ("offset", table.offsets)):
         if values is not None and key not in train.traits.row_numbers:
             raise UsageError(
                 f"data.{key} is for train.algorithm: split, and this job has {train.algorithm}, which would not read it",

@@ -105,6 +105,7 @@ def logits_alone(
     model = build_classifier(architecture, train, rows.schema, []).to(session.machine.device)
     initialise(model, randomness)
     weights = None if data.table.weights is None else scale_weights(data.table.weights, own.training)
+    offsets = None if data.table.offsets is None else task.offsets(data.table.offsets).to(session.machine.device)
     train_local(
         model,
         train,
@@ -117,9 +118,10 @@ def logits_alone(
         validation=np.arange(width, len(places.source)),
         losses=task.losses,
         weights=None if weights is None else torch.from_numpy(weights[places.source]).float().to(session.machine.device),
+        offsets=None if offsets is None else offsets[torch.from_numpy(places.source)],
     )
     asked = np.resize(own.tested if len(own.tested) else own.training, own.positions)
-    return local_logits(model, rows, asked)[: len(own.tested)]
+    return local_logits(model, rows, asked, offsets)[: len(own.tested)]
 
 
 def train_on_aligned_rows(
@@ -142,5 +144,6 @@ def train_on_aligned_rows(
         return None
     aligned = own.exclude(outside)
     logits = logits_alone(session, data, aligned, task, randomness, width=len(data.alignment))
-    output = None if logits is None else task.output(task.plain_scores(logits))
+    offsets = None if data.table.offsets is None else data.table.offsets[own.tested]
+    output = None if logits is None else task.output(task.plain_scores(logits), offsets)
     return RivalOutput(output, KIND, len(aligned.training))

@@ -12,8 +12,10 @@ from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, mse_loss, one_hot
 
 from vfl_node.metrics.classes import ModelOutput
+from vfl_node.metrics.counts import PredictedCounts
 from vfl_node.metrics.numbers import PredictedNumbers
 from vfl_node.metrics.weighted import EPSILON
+from vfl_node.roles import NUMBER_TASKS
 from vfl_node.training.class_weight import weight_of_classes
 from vfl_node.training.evaluation import class_shares, measure
 from vfl_node.training.intervals import Output
@@ -21,6 +23,9 @@ from vfl_node.training.network.config import NetworkConfig
 from vfl_node.training.targets import TargetScale
 
 Numbers = NDArray[np.float64]
+
+MOST_LOG = 20.0
+"""A logarithm of a mean beyond plus or minus this number counts as it: e²⁰ is 5·10⁸ times the mean rate."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +56,10 @@ class ClassTask:
         loss = binary_cross_entropy_with_logits if logits.dim() == 1 else cross_entropy
         return loss(logits, targets, reduction="none")
 
+    def offsets(self, values: Numbers) -> Tensor:
+        """What is added to logits for offsets ``values``, float64[m]: float32[m]."""
+        return torch.from_numpy(values).float()
+
     @property
     def largest_weight(self) -> float:
         """The most that a row counts in the loss."""
@@ -75,7 +84,7 @@ class ClassTask:
         """Scores as logits give them, without calibration: :func:`probabilities`."""
         return probabilities(logits)
 
-    def output(self, scores: Numbers) -> Output:
+    def output(self, scores: Numbers, offsets: Numbers | None = None) -> Output:
         """What is measured of ``scores``: probabilities, which may leave 0 … 1 by a correction for synthetic rows."""
         return ModelOutput.clip(scores)
 
@@ -83,8 +92,8 @@ class ClassTask:
         """What ``scores`` predict: probabilities."""
         return np.clip(scores, 0, 1)
 
-    def constant(self, rows: int) -> Output | None:
-        """What a model says of each of ``rows`` rows that knows the labels trained on, and nothing else."""
+    def constant(self, rows: int, offsets: Numbers | None = None) -> Output | None:
+        """What a model says of each of ``rows`` rows that knows the labels trained on, and of each row its offset at most."""
         return None if self.shares is None else ModelOutput.constant(self.shares, rows)
 
     def to_json(self) -> dict[str, Any]:
@@ -112,6 +121,10 @@ class NumberTask:
         """The loss of each row, float32[B]: the squared error in scaled units."""
         return mse_loss(logits, targets, reduction="none")
 
+    def offsets(self, values: Numbers) -> Tensor:
+        """As :meth:`ClassTask.offsets`: in standard deviations."""
+        return torch.from_numpy(values / self.scale.deviation).float()
+
     @property
     def largest_weight(self) -> float:
         """1: all rows count alike."""
@@ -126,7 +139,7 @@ class NumberTask:
         """Scores as logits give them, without calibration: the same as float64."""
         return np.asarray(logits.double().cpu().numpy())
 
-    def output(self, scores: Numbers) -> Output:
+    def output(self, scores: Numbers, offsets: Numbers | None = None) -> Output:
         """What is measured of ``scores``: numbers in the target's unit."""
         return PredictedNumbers(self.scale.undo(scores))
 
@@ -134,13 +147,48 @@ class NumberTask:
         """What ``scores`` predict: numbers in the target's unit."""
         return self.scale.undo(scores)
 
-    def constant(self, rows: int) -> Output:
+    def constant(self, rows: int, offsets: Numbers | None = None) -> Output:
         """The mean for each row."""
         return PredictedNumbers.constant(self.scale.mean, rows)
 
     def to_json(self) -> dict[str, Any]:
         """What predictions need of it."""
         return {"positive_rate": self.rate, "target": self.scale.to_json()}
+
+
+@dataclass(frozen=True)
+class RateTask(NumberTask):
+    """Counts, or other numbers from 0. A logit is the logarithm of the mean, in multiples of the rate of the labels trained on.
+
+    The loss is the Poisson log-likelihood, but for a constant: exp(s) − y·s. Beyond ±:data:`MOST_LOG` the exponential goes on
+    as a straight line, so that no loss overflows and no row is lost. Scores are means, scaled as targets are.
+    """
+
+    def losses(self, logits: Tensor, targets: Tensor) -> Tensor:
+        """The loss of each row, float32[B]."""
+        bounded = logits.clamp(-MOST_LOG, MOST_LOG)
+        return bounded.exp() * (1 + logits - bounded) - targets * logits
+
+    def offsets(self, values: Numbers) -> Tensor:
+        """As :meth:`ClassTask.offsets`: logarithms, as they are."""
+        return torch.from_numpy(values).float()
+
+    def mean_loss(self, labels: NDArray[Any], scores: Numbers, weights: Numbers | None = None) -> float | None:
+        """As :meth:`ClassTask.mean_loss`, by the loss of training."""
+        losses = scores - self.scale.apply(labels) * np.log(scores)
+        return float((losses if weights is None else weights * losses).mean()) if len(labels) else None
+
+    def plain_scores(self, logits: Tensor) -> Numbers:
+        """Means, scaled, float64."""
+        return means_of(logits)
+
+    def output(self, scores: Numbers, offsets: Numbers | None = None) -> Output:
+        """What is measured of ``scores``: counts, and the exposure behind them, if there is one."""
+        return PredictedCounts(self.scale.undo(scores), None if offsets is None else np.exp(offsets))
+
+    def constant(self, rows: int, offsets: Numbers | None = None) -> Output:
+        """The rate for each row, by its exposure."""
+        return self.output(np.ones(rows) if offsets is None else np.exp(offsets), offsets)
 
 
 NetworkTask = ClassTask | NumberTask
@@ -152,7 +200,7 @@ def task_of(train: NetworkConfig, labels: NDArray[Any]) -> NetworkTask:
     Raises:
         DataError: of a regression, they are all the same (``E_ONE_CLASS``).
     """
-    return NumberTask(TargetScale.fit(labels)) if train.task == "regression" else ClassTask(*facts_of_classes(train, labels))
+    return NumberTask(TargetScale.fit(labels)) if train.task in NUMBER_TASKS else ClassTask(*facts_of_classes(train, labels))
 
 
 def facts_of_classes(train: NetworkConfig, labels: NDArray[Any]) -> tuple[int, Numbers | None, float, Numbers | None]:
@@ -168,6 +216,11 @@ def weighted_losses(weights: Tensor, logits: Tensor, targets: Tensor) -> Tensor:
         return cross_entropy(logits, targets, weight=weights, reduction="none")
     ratio = weights[1] / weights[0]
     return weights[0] * binary_cross_entropy_with_logits(logits, targets, pos_weight=ratio, reduction="none")
+
+
+def means_of(logits: Tensor) -> Numbers:
+    """The means that logits float32[B] of counts say, scaled, float64[B]."""
+    return np.asarray(logits.detach().double().clamp(-MOST_LOG, MOST_LOG).exp().cpu().numpy())
 
 
 def probabilities(logits: Tensor) -> Numbers:

@@ -96,6 +96,7 @@ class ActiveHalf:
             embedding.requires_grad_() for embedding in await self._peers.embeddings(number, positions)
         ]  # (B, d) each
         logits = self._model.head_logits([*([] if own is None else [own]), *embeddings])  # (B,) or (B, K)
+        logits = self._supervision.add_offsets(logits, positions)
         targets = self._supervision.step_targets(number, positions, logits.detach(), embeddings)
         loss = self._supervision.loss(logits, targets, positions)
         beside = self._added_loss(Forward(positions, own, embeddings, targets))
@@ -227,4 +228,5 @@ class ActiveHalf:
 
         The model must not be training.
         """
-        return check_finite(self._model(self._inputs.take(positions), embeddings))
+        logits = self._model(self._inputs.take(positions), embeddings)
+        return check_finite(self._supervision.add_offsets(logits, positions))

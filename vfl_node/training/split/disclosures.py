@@ -9,7 +9,7 @@ from typing import NamedTuple
 from vfl_node.job import Evaluate
 from vfl_node.ledger import Disclosure
 from vfl_node.privacy.defences.idle import effective
-from vfl_node.roles import Task
+from vfl_node.roles import NUMBER_TASKS, Task
 from vfl_node.settings.defences import DefenceParams, Direction
 from vfl_node.training.class_weight import BALANCED
 from vfl_node.training.split import matched
@@ -261,12 +261,12 @@ def _best_epochs(stopped: Stopped) -> str:
 
 def _spread(task: Task) -> str:
     """What metrics of numbers tell besides."""
-    return "; from R² and an error in the target's unit follows how far the targets spread" if task == "regression" else ""
+    return "; from R² and an error in the target's unit follows how far the targets spread" if task in NUMBER_TASKS else ""
 
 
 def _label_leak(labels: str, peer: str, defences: Sequence[DefenceParams], task: Task) -> str:
     """How well labels can be read from gradients of ``peer``."""
-    if task == "regression":
+    if task in NUMBER_TASKS:
         unless = f"how well depends on {peer}'s defences" if defences else f"unless {peer} has a defence, almost surely"
         return (
             f"the residual {labels} can be read from them, the prediction minus the target, but for a scale, {unless}; from "

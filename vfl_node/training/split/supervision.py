@@ -26,7 +26,7 @@ from vfl_node.models.storage import add_prefix, take_part
 from vfl_node.session.session import Session
 from vfl_node.training.network.half import Positions
 from vfl_node.training.network.positioned_input import PositionedInput
-from vfl_node.training.row_weights import shared_weights
+from vfl_node.training.row_weights import drawn_rows, shared_weights
 from vfl_node.training.split.base_rates import base_rates, model_alone
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.missing.calibration import Composition
@@ -50,6 +50,7 @@ class Supervision:
         owned: bool[m], which shared rows this party owns.
         labelled: those of ``training`` among them.
         table: the party's, with answers in place of labels where a defence answers for them.
+        offset_values: float64[m], the offset at each shared position, as the table has it; None: there are none.
         task: what the network learns, of answers where a defence randomises labels.
         own_task: the task of the labels themselves.
         targets: float32[m] or [m, K] on the device, as the loss reads them.
@@ -68,7 +69,10 @@ class Supervision:
         self.owned = data.alignment.owned
         self._training, self._validation = training, validation
         self.labelled = _select_labelled(self.owned, training, validation)
-        self.task = learnt_task(session, self._answers[self.labelled])
+        offsets = data.table.offsets
+        self.offset_values = None if offsets is None else offsets[drawn_rows(data.alignment, draws.derive("offsets"))]
+        of_labelled = None if self.offset_values is None else self.offset_values[self.labelled]
+        self.task = learnt_task(session, self._answers[self.labelled], of_labelled)
         self.own_task = own_task(session, self.task, self.labels[self.labelled])
         self.targets = self.task.targets(self._answers).to(session.machine.device)
         self.real = torch.from_numpy(self.owned).to(session.machine.device)
@@ -86,6 +90,10 @@ class Supervision:
         self._weights: NDArray[np.float64] | None = None
         if table_weights is not None:
             self._weights = shared_weights(table_weights, data.alignment, self.labelled, draws.derive("weights"))
+        self._offsets: Tensor | None = None
+        if self.offset_values is not None:
+            self._offset_columns = data.table.offset_columns
+            self._offsets = self.task.offsets(self.offset_values).to(session.machine.device)
         self._newest: tuple[Positions, Tensor, Tensor] | None = None
         self._alone: Classifier | None = None
 
@@ -126,6 +134,10 @@ class Supervision:
             rows = torch.from_numpy(positions)
             self._newest = positions, self.targets[rows], self._base_rate[rows]
         return self._newest[1:]
+
+    def add_offsets(self, logits: Tensor, positions: Positions) -> Tensor:
+        """``logits`` of the rows at ``positions`` with the offset of each, if the owner's settings name a column of them."""
+        return logits if self._offsets is None else logits + self._offsets[torch.from_numpy(positions)]
 
     def base_rate(self, positions: Positions) -> Tensor:
         """q of the rows at ``positions``, float32[B]."""
@@ -185,7 +197,8 @@ class Supervision:
 
     def to_json(self) -> dict[str, Any]:
         """What predictions need: calibration, and what the task knows of its labels."""
-        return {"calibration": self.calibration.to_json(), **self.task.to_json()}
+        offset = {} if self._offsets is None else {"offset": dict(self._offset_columns)}
+        return {"calibration": self.calibration.to_json(), **self.task.to_json(), **offset}
 
 
 def _select_labelled(owned: NDArray[np.bool_], training: Positions, validation: Positions) -> Positions:
