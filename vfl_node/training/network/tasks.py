@@ -15,7 +15,6 @@ from vfl_node.metrics.classes import ModelOutput
 from vfl_node.metrics.counts import PredictedCounts
 from vfl_node.metrics.numbers import PredictedNumbers
 from vfl_node.metrics.weighted import EPSILON
-from vfl_node.roles import NUMBER_TASKS
 from vfl_node.training.class_weight import weight_of_classes
 from vfl_node.training.evaluation import class_shares, measure
 from vfl_node.training.intervals import Output
@@ -200,7 +199,7 @@ def task_of(train: NetworkConfig, labels: NDArray[Any]) -> NetworkTask:
     Raises:
         DataError: of a regression, they are all the same (``E_ONE_CLASS``).
     """
-    return NumberTask(TargetScale.fit(labels)) if train.task in NUMBER_TASKS else ClassTask(*facts_of_classes(train, labels))
+    return NumberTask(TargetScale.fit(labels)) if train.task == "regression" else ClassTask(*facts_of_classes(train, labels))
 
 
 def facts_of_classes(train: NetworkConfig, labels: NDArray[Any]) -> tuple[int, Numbers | None, float, Numbers | None]:

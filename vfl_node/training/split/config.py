@@ -110,11 +110,11 @@ class Train(NetworkConfig):
     def _check_label_strategy(self) -> Train:
         strategy = self.missing.label_strategy
         if self.task not in strategy.tasks:
-            others = [name for name, other in LABELS.usable() if self.task in other.tasks and other.fills]
-            makes, task = ("classes", f"a {self.task}") if self.task in NUMBER_TASKS else ("numbers", "a classification")
+            usable = [name for name, other in LABELS.usable() if self.task in other.tasks and other.fills]
+            choose = " or ".join(filter(None, (", ".join(usable[:-1]), usable[-1])))
+            makes = "classes" if "classification" in strategy.tasks else "numbers"
             raise ValueError(
-                f"missing.labels: {self.missing.labels} makes up {makes}, and this is {task}: choose {', '.join(others[:-1])} "
-                f"or {others[-1]}"
+                f"missing.labels: {self.missing.labels} makes up {makes}, and this is a {self.task}: choose {choose}"
             )
         return self
 
