@@ -261,7 +261,9 @@ def _best_epochs(stopped: Stopped) -> str:
 
 def _spread(task: Task) -> str:
     """What metrics of numbers tell besides."""
-    return "; from R² and an error in the target's unit follows how far the targets spread" if task in NUMBER_TASKS else ""
+    if task == "poisson":
+        return "; from the deviance and its explained share follows roughly how large the targets are"
+    return "; from R² and an error in the target's unit follows how far the targets spread" if task == "regression" else ""
 
 
 def _label_leak(labels: str, peer: str, defences: Sequence[DefenceParams], task: Task) -> str:
