@@ -44,7 +44,7 @@ class TargetScale:
         return cls(mean, deviation)
 
     @classmethod
-    def of_rate(cls, targets: Floats, exposure: Floats | None) -> TargetScale:
+    def fit_rate(cls, targets: Floats, exposure: Floats | None) -> TargetScale:
         """The scale in which the mean of ``targets`` from 0, at least one, is 1; with an ``exposure`` their rate.
 
         Raises:

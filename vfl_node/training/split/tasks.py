@@ -103,7 +103,7 @@ SplitTask = ClassLabels | ScaledTargets
 def task_of(train: Train, labels: NDArray[Any], offsets: NDArray[np.float64] | None = None) -> SplitTask:
     """As :func:`vfl_node.training.network.tasks.task_of`; ``offsets`` of the same rows."""
     if train.task == "poisson":
-        return ScaledRates(TargetScale.of_rate(labels, None if offsets is None else np.exp(offsets)))
+        return ScaledRates(TargetScale.fit_rate(labels, None if offsets is None else np.exp(offsets)))
     if train.task == "regression":
         return ScaledTargets(TargetScale.fit(labels))
     return ClassLabels(*facts_of_classes(train, labels))
