@@ -108,7 +108,7 @@ def test_check_names_what_is_wrong(tmp_path: Path) -> None:
     data = Data(path=tmp_path / "table.csv", exposure="t", weight="x")
     settings = Settings(name="clinic", role="active", data=data, listen="127.0.0.1:0", insecure_loopback=True)
     checked = check_table(settings, data=data)
-    assert not checked.errors
+    assert [error.code for error in checked.errors] == ["E_TOO_FEW"]
     assert checked.profile is not None
     assert {column.name: column.use for column in checked.profile.columns} == {
         "id": "id",
@@ -117,7 +117,11 @@ def test_check_names_what_is_wrong(tmp_path: Path) -> None:
         "label": "label",
     }
     (tmp_path / "table.csv").write_text("id,x,t,label\na,-1,0,0\nb,1,1,1\n")
-    assert [error.code for error in check_table(settings, data=data).errors] == ["E_WEIGHT", "E_OFFSET"]
+    assert [error.code for error in check_table(settings, data=data).errors] == [
+        "E_TOO_FEW",
+        "E_WEIGHT",
+        "E_OFFSET",
+    ]
 
 
 def test_records_to_predict_have_the_column_of_training(tmp_path: Path) -> None:
