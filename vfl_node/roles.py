@@ -15,5 +15,9 @@ DATA_ROLES: tuple[Role, ...] = ("active", "passive")
 OTHER_ROLE: dict[Role, Role] = {"active": "passive", "passive": "active"}
 """Role → the role of its peer."""
 
-Task = Literal["classification", "regression"]
-"""What labels are: classes, or numbers on a scale (targets)."""
+Task = Literal["classification", "regression", "poisson"]
+"""What labels are: classes, numbers on a scale (targets), or counts and other numbers from 0 whose logarithm of the mean is
+learnt."""
+
+NUMBER_TASKS: frozenset[Task] = frozenset({"regression", "poisson"})
+"""The tasks that predict a number."""

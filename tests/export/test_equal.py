@@ -28,6 +28,7 @@ NETWORKS: dict[str, dict[str, Any]] = {
     "three classes": {"classes": 3},
     "three classes, wide": {"classes": 3, "model": "wide_deep"},
     "regression": {"task": "regression"},
+    "poisson": {"task": "poisson"},
     "cnn without an image": {"model": "cnn"},
     "youtube_dnn without lists": {"model": "youtube_dnn"},
 }
@@ -49,7 +50,8 @@ def assert_equal(half: OwnHalf, table: Table, bound: float = BOUND) -> None:
 @pytest.mark.parametrize("network", NETWORKS)
 def test_split_halves(network: str, role: str) -> None:
     train = NETWORKS[network]
-    scoring = {"target": {"mean": 40.0, "deviation": 3.5}} if train.get("task") == "regression" else {}
+    target = {"regression": {"mean": 40.0, "deviation": 3.5}, "poisson": {"mean": 0.0, "deviation": 3.5}}.get(train.get("task"))
+    scoring = {"target": target} if target else {}
     assert_equal(split_half(mixed_table(), role, train, **scoring), mixed_table())
 
 

@@ -69,7 +69,7 @@ def a_job(train: dict[str, Any], passive: tuple[str, ...] = ("lab",), **keys: An
 
 def about(job: Job, role: str, reads: dict[str, Any], *, part: str) -> About:
     predicts = role == "active"
-    result = "prediction" if job.task == "regression" else "probability"
+    result = "probability" if job.task == "classification" else "prediction"
     return About(
         party="clinic" if predicts else "lab",
         role=role,

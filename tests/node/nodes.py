@@ -54,8 +54,9 @@ TWO = {"clinic": "active", "lab": "passive"}
 THREE = TWO | {"notary": "coordinator"}
 
 
-LEFT = {"artefacts", "alignment", "rows", "split"}
-"""What a done job may leave in its folder: its report and model, and what a job needs that uses its alignment again."""
+LEFT = {"artefacts", "alignment", "rows", "split", "columns"}
+"""What a done job may leave in its folder: its report and model, what was noted of its columns, and what a job needs
+that uses its alignment again."""
 
 
 def accepting(*submitters: str) -> list[dict[str, Any]]:

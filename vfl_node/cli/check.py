@@ -42,9 +42,14 @@ def check(
     job: Annotated[Optional[Path], typer.Option(help="A job file: what it would do with the table.")] = None,  # noqa: UP045
     party: Annotated[str, typer.Option(help="With --job and no --config: whose table it is, a role or name.")] = "",
     table: Annotated[str, typer.Option(help="With --config: only this one of the node's tables.")] = "",
+    against: Annotated[
+        str, typer.Option(metavar="JOB", help="With --config: how far the table has moved since this job was trained.")
+    ] = "",
     as_json: Annotated[bool, typer.Option("--json")] = False,
 ) -> None:
     """Look at a table before the first job: kinds of columns, missing values, labels, ids, and what is wrong."""
+    if against and (config is None or job):
+        raise UsageError("--against names a job of a node: say --config, and no --job", hint="vfl-node jobs lists them")
     spec = load_job(job) if job else None
     columns: dict[str, Any] = {"path": file} if file else {}
     if id_column:
@@ -54,6 +59,9 @@ def check(
     if config:
         settings = load_settings(config)
         tables = _tables_of(settings, spec, table, columns)
+        if against:
+            _compare(settings, against, next(iter(tables.values())) if table or columns else None, as_json=as_json)
+            return
     elif file:
         data = Data(**columns)
         settings, tables = _settings_for(data, spec, party), {DEFAULT_TABLE: data}
@@ -79,6 +87,34 @@ def check(
         _show_schedules(settings)
     if any(checked.errors for checked in checks.values()):
         raise typer.Exit(1)
+
+
+def _compare(settings: Settings, job_id: str, data: Data | None, *, as_json: bool) -> None:
+    """Print how far a table has moved; None: that of the job."""
+    from dataclasses import asdict
+
+    from vfl_node.node.drift import compare_with  # loads numpy
+
+    found = compare_with(settings, job_id, data)
+    if as_json:
+        print_json(asdict(found))
+        return
+    out.print(f"{found.place}: {found.rows:,} rows, beside {found.rows_then:,} that job {found.job} trained on")
+    listed = Table(
+        Column("column", overflow="fold"),
+        Column("index", justify="right"),
+        "in a word",
+        Column("missing then", justify="right"),
+        Column("now", justify="right"),
+        Column("unseen levels", justify="right"),
+        box=None,
+        pad_edge=False,
+    )
+    for column in found.columns:
+        index = "-" if column.index is None else f"{column.index:.3f}"
+        shares = ("-" if share is None else f"{share:.1%}" for share in (column.missing_then, column.missing, column.unseen))
+        listed.add_row(column.name, index, column.word, *shares)
+    print_table(listed)
 
 
 def _tables_of(settings: Settings, job: Job | None, wanted: str, columns: dict[str, Any]) -> dict[str, Data | None]:
@@ -185,7 +221,7 @@ def _note(column: ColumnProfile, rows: int) -> str:
         return "data.columns says ignore"
     if column.use == "row number":
         return "not read: it numbers the rows"
-    if column.use in ("id", "label", "order", "group", "key"):
+    if column.use not in ("numeric", "categorical", "date", "list"):
         unread = "not read: no key of a job" if column.use == "key" else "not read: this job needs no order"
         return "" if column.missing is not None else unread
     said = ["declared" if column.declared else "by its values"]

@@ -113,7 +113,7 @@ def _kept(reader: Reader, data: Data, ids: tuple[str, ...], party: str, *, label
     """Columns of which a record has the one value that its rows have, and what they are; those alone that the input has."""
     kept = {column: "key" for columns in key_columns_of(data, keys, party).values() for column in columns}
     kept |= dict.fromkeys(data.key_columns, "key")
-    kept |= {name: use for name, use in ((data.order, "order"), (data.group, "group")) if name}
+    kept |= {name: use for name, use in ((data.order, "order"), (data.group, "group")) if name} | data.row_numbers
     kept |= {data.labels.column: "label"} if label else {}
     kept = {name: use for name, use in kept.items() if name in reader.names and name not in ids}
     assert data.aggregate is not None

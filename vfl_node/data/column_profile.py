@@ -10,13 +10,14 @@ import numpy as np
 import pyarrow as pa
 
 from vfl_node.data.cells import numbers_of
+from vfl_node.data.columns_apart import Apart
 from vfl_node.data.levels import find_near_unique, mostly_rare
 from vfl_node.data.shapes import Seems
 from vfl_node.data.tables import CategoricalColumn, Column, DateColumn, ListColumn, NumericColumn, values_of
 from vfl_node.errors import DataError
 from vfl_node.settings.declared import Notation
 
-Use = Literal["id", "label", "order", "group", "key", "row number", "numeric", "categorical", "date", "list", "ignored"]
+Use = Literal[Apart, "numeric", "categorical", "date", "list", "ignored"]
 
 
 @dataclass(frozen=True)

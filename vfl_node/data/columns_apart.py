@@ -21,7 +21,7 @@ from vfl_node.settings.node import Data
 
 T = TypeVar("T")
 
-Apart = Literal["id", "label", "order", "group", "key", "row number"]
+Apart = Literal["id", "label", "order", "group", "key", "weight", "offset", "exposure", "row number"]
 """What a column is that is no feature."""
 
 _ROW_LABELS = re.compile(r"Unnamed: 0(\.1)*|__index_level_[0-9]+__")
@@ -101,6 +101,7 @@ def columns_set_apart(
         set_apart[data.order] = "order"
     if data.group:
         set_apart[data.group] = "group"
+    set_apart |= data.row_numbers
     for name in behind:
         if set_apart.get(name) == "label" and needs_label:
             raise DataError(
@@ -114,7 +115,7 @@ def columns_set_apart(
         | ({label: "data.label"} if needs_label else {})
         | dict.fromkeys(data.columns, "data.columns")
         | dict.fromkeys(data.image.named if data.image else (), "data.image")
-        | {name: setting for name, setting in ((data.order, "data.order"), (data.group, "data.group")) if name}
+        | {name: setting for setting, name in data.of_records_alone.items()}
         | behind
     )
     check_named(text, setting_of)

@@ -34,7 +34,7 @@ class Marks:
 
     Attributes:
         ids: of the identifiers in their form ``text``, distinct.
-        cells: of identifiers and all cells together, the label and the order included; not of groups and keys.
+        cells: of identifiers and all cells together, label, order, weight and offset included; not of groups and keys.
     """
 
     ids: Words
@@ -51,9 +51,7 @@ class Marks:
         schema = "\n".join(f"{type(column).__name__} {name!r}" for name, column in columns)
         marked = _digest(_key(secret, b"ids"), len(ids), [lambda rows: ids[rows]])
         cells = [_cells(column) for _, column in columns]
-        if table.order is not None:
-            order = table.order
-            cells.append(lambda rows: _bits(order[rows]))
+        cells += [_cells(NumericColumn(values)) for values in (table.order, table.weights, table.offsets) if values is not None]
         return cls(marked, _digest(_key(secret, schema.encode()), len(ids), [lambda rows: marked[rows], *cells]))
 
     def to_bytes(self) -> bytes:

@@ -15,6 +15,7 @@ from itertools import chain
 from typing import get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vfl_node.data.column_profile import ColumnProfile, Use, feature_profile
 from vfl_node.data.columns_apart import Apart, check_ordered, columns_set_apart, id_columns_of, key_columns_of, select_left_out
@@ -25,7 +26,7 @@ from vfl_node.data.keys import read_keys
 from vfl_node.data.labels import MOST_CLASSES, Reading, ReadLabels, code_of, label_cells, read_labels, reading_of, replace_comma
 from vfl_node.data.missing_words import missing_labels
 from vfl_node.data.reading import ids_of, image_in, table_with
-from vfl_node.data.row_columns import read_groups, read_order
+from vfl_node.data.row_columns import read_groups, read_offsets, read_order, read_weights
 from vfl_node.data.tables import Column, KeyColumn, Table, check_enough
 from vfl_node.data.targets import TargetProfile, read_targets
 from vfl_node.data.text_columns import TextColumns
@@ -33,7 +34,7 @@ from vfl_node.data.words_seen import missing_among
 from vfl_node.errors import DataError, VflError
 from vfl_node.job import IdForm
 from vfl_node.job.keys import NO_KEYS, Keys
-from vfl_node.roles import Task
+from vfl_node.roles import NUMBER_TASKS, Task
 from vfl_node.settings.declared import kind_of
 from vfl_node.settings.node import Data
 from vfl_node.settings.table import LabelSource
@@ -183,13 +184,20 @@ def profile(
     if needs_label and label:
         with _collecting(errors, *(() if whole else ("E_ONE_CLASS",))):
             if isinstance(label, TargetProfile):
-                labels = read_targets(text, data.labels)
+                labels = read_targets(text, data.labels, task or "regression")
             else:
                 labels = read_labels(text, data.labels, classes or max([2, *(k + 1 for k in label.counts)]))
     with _collecting(errors):
         check_ordered(data, party, needs_order=needs_order)
         if needs_order and data.order:
             read_order(text, data.order, kind_of(data.columns.get(data.order)))
+    weights: NDArray[np.float64] | None = None
+    if needs_label and data.weight:
+        with _collecting(errors):
+            weights = read_weights(text, data.weight, whole=whole)
+    offsets: NDArray[np.float64] | None = None
+    with _collecting(errors):
+        offsets = read_offsets(text, data, task)
     read: dict[str, KeyColumn] = {}
     with _collecting(errors):
         read = read_keys(text, data, keys, party)
@@ -222,7 +230,14 @@ def profile(
     table = (
         None
         if errors
-        else replace(table_with(labels, ids, features, image=image), keys=read, left_out=apart, merged=text.merged)
+        else replace(
+            table_with(labels, ids, features, image=image),
+            weights=weights,
+            offsets=offsets,
+            keys=read,
+            left_out=apart,
+            merged=text.merged,
+        )
     )
     return TableProfile(len(text), whole, tuple(columns), _ids(text, id_columns), label, tuple(errors), table, image)
 
@@ -249,7 +264,7 @@ def _set_apart(text: TextColumns, name: str, use: Apart, *, read: bool) -> Colum
 
 
 def _labels(text: TextColumns, source: LabelSource, task: Task | None, classes: int | None) -> LabelProfile | TargetProfile:
-    if task == "regression":
+    if task in NUMBER_TASKS:
         return TargetProfile.from_column(text, source.column)
     cells = Counter(chain.from_iterable(label_cells(text, source.column)))
     present = cells.keys() - missing_labels(cells)

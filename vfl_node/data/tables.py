@@ -130,6 +130,10 @@ class Table:
         order: float64[n], finite: the larger, the later is the record (``data.order``). None where a job needs no order.
         keys: name of a key of the job → its values, in the order of the job; they are no columns.
         groups: int64[n], records of equal codes belong together (``data.group``); −1: the record has no group. None without.
+        weights: float64[n], from 0, how many times each record counts in a loss (``data.weight``). None: all count alike.
+        offsets: float64[n], what is added to the score of each record (``data.offset``, or the logarithm of
+            ``data.exposure``). None: nothing is.
+        offset_columns: ``offset`` or ``exposure`` → the column behind them; empty without.
         label: name of the column of labels; empty without.
         left_out: column that is none of ``columns`` → what it was taken for, though the settings do not say so.
         merged: how many rows of the input became the records; None: each row is one.
@@ -144,6 +148,9 @@ class Table:
     image: Image | None = None
     order: NDArray[np.float64] | None = None
     groups: NDArray[np.int64] | None = None
+    weights: NDArray[np.float64] | None = None
+    offsets: NDArray[np.float64] | None = None
+    offset_columns: Mapping[str, str] = field(default_factory=dict)
     keys: Mapping[str, KeyColumn] = field(default_factory=dict)
     label: str = ""
     left_out: Mapping[str, str] = field(default_factory=dict)
@@ -152,9 +159,10 @@ class Table:
     def __post_init__(self) -> None:
         """Refuse columns of different lengths."""
         lengths = {len(values_of(column)) for column in self.columns.values()}
-        lengths |= {len(values) for values in (self.labels, self.order, self.groups, *self.keys.values()) if values is not None}
+        of_records = (self.labels, self.order, self.groups, self.weights, self.offsets, *self.keys.values())
+        lengths |= {len(values) for values in of_records if values is not None}
         if lengths - {len(self.ids)}:
-            raise ValueError("ids, columns, labels, order, groups and keys must have one entry a record")
+            raise ValueError("ids, columns, labels, order, groups, weights, offsets and keys must have one entry a record")
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -180,6 +188,8 @@ class Table:
             labels=None if self.labels is None else self.labels[rows],
             order=None if self.order is None else self.order[rows],
             groups=None if self.groups is None else self.groups[rows],
+            weights=None if self.weights is None else self.weights[rows],
+            offsets=None if self.offsets is None else self.offsets[rows],
             keys={name: key_rows_of(column, rows) for name, column in self.keys.items()},
         )
 
@@ -221,6 +231,10 @@ class Table:
             add(b"order" + self.order.astype("<f8").tobytes())
         if self.groups is not None:
             add(b"groups" + self.groups.astype("<i8").tobytes())
+        if self.weights is not None:
+            add(b"weights" + self.weights.astype("<f8").tobytes())
+        if self.offsets is not None:
+            add(b"offsets" + self.offsets.astype("<f8").tobytes())
         for name, key in self.keys.items():
             add(b"key" + name.encode())
             is_text = isinstance(key, tuple)

@@ -11,23 +11,24 @@ from vfl_node.data.labels import ReadLabels
 from vfl_node.data.shapes import thousands_by_points
 from vfl_node.data.text_columns import TextColumns
 from vfl_node.errors import DataError
+from vfl_node.roles import Task
 from vfl_node.settings.table import LabelSource
 
 LARGEST = 1e100
 """Targets lie within plus and minus this number, so that their squares can be added up."""
 
 
-def read_targets(text: TextColumns, source: LabelSource) -> ReadLabels:
+def read_targets(text: TextColumns, source: LabelSource, task: Task = "regression") -> ReadLabels:
     """The target of every row, float64[n], instead of labels.
 
     Raises:
-        DataError: a cell has no number or too large a one (``E_LABEL``), or all are the same (``E_ONE_CLASS``); the
-            settings name a positive class (``E_CONFIG``).
+        DataError: a cell has no number, too large a one, or one below 0 though the task is ``poisson`` (``E_LABEL``), or all
+            are the same (``E_ONE_CLASS``); the settings name a positive class (``E_CONFIG``).
     """
     name = source.column
     if source.positive is not None:
         raise DataError(
-            f"{text.source}: data.label.positive is for two classes, and the job predicts a number (train.task: regression)",
+            f"{text.source}: data.label.positive is for two classes, and the job predicts a number (train.task: {task})",
             code="E_CONFIG",
             hint="leave positive out, or train with task: classification",
         )
@@ -39,6 +40,13 @@ def read_targets(text: TextColumns, source: LabelSource) -> ReadLabels:
             f"{text.locate(name, row)}: the target {_describe(float(values[row]), text, name, row)} ({such})",
             code="E_LABEL",
             hint="write every target as a number; leave out rows without one. For classes say train.task: classification",
+        )
+    if task == "poisson" and len(below := np.flatnonzero(values < 0)):
+        raise DataError(
+            f"{text.locate(name, int(below[0]))}: the target is below 0 ({len(below)} such "
+            f"{'cell' if len(below) == 1 else 'cells'} of {len(values)})",
+            code="E_LABEL",
+            hint="train.task: poisson predicts counts, or other numbers from 0; for numbers of both signs say regression",
         )
     if text.decimal == "." and thousands_by_points(pa.chunked_array(list(text.chunks(name))).unique()) == "likely":
         raise DataError(

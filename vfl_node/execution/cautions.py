@@ -33,7 +33,7 @@ NEARLY_PERFECT, FAR_FROM_IT = 0.995, 0.95
 TELLING = 0.6
 """AUC of the joint attack from which on an owner is advised to train otherwise."""
 
-CHANCE = {"auc": 0.5, "lift": 1.0, "r2": 0.0}
+CHANCE = {"auc": 0.5, "lift": 1.0, "r2": 0.0, "d2": 0.0}
 """Metric, of which more is better → what a model has that knows nothing."""
 
 

@@ -306,7 +306,7 @@ class JobFolder(JobOutcome):
     def destroy_secrets(self) -> None:
         """Remove everything but the artefacts, and what predictions and jobs need that use the alignment again."""
         failpoints.reach("forget")
-        remaining = {self.artefacts, self.wire}
+        remaining = {self.artefacts, self.wire, self.columns}
         if self._predictor.exists():
             remaining |= {self._predictor, self.shown}
         if self._predictor.exists() or self.keeps_alignment:

@@ -29,7 +29,7 @@ from vfl_node.session.memory import Memory
 from vfl_node.settings.declared import list_of
 from vfl_node.settings.node import Data, Limits, Settings
 from vfl_node.settings.protection import Protection
-from vfl_node.training.table_use import table_use_of
+from vfl_node.training.table_use import check_row_numbers, table_use_of
 
 
 def read_input(settings: Settings, job: Job, table: Any = None) -> Table:
@@ -43,6 +43,7 @@ def read_input(settings: Settings, job: Job, table: Any = None) -> Table:
     Raises:
         DataError: as :func:`vfl_node.data.reading.read_table` and :func:`data_of`; a column of text cannot be trained on
             (``E_TEXT_COLUMN``), or the model reads no lists (``E_LIST``).
+        UsageError: as :func:`~vfl_node.training.table_use.check_row_numbers`.
         PolicyError: it has too few records (``E_TOO_FEW``).
     """
     data = data_of(settings, job)
@@ -64,6 +65,7 @@ def read_input(settings: Settings, job: Job, table: Any = None) -> Table:
     if job.train:
         check_categories(read, settings.name)
         check_lists(read, settings.name, read=table_use_of(job.train, settings.models).reads_lists())
+        check_row_numbers(job.train, read)
     return read
 
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 
 from vfl_node.data.marks import Marks
+from vfl_node.data.stability import NotedTable
 from vfl_node.execution.align import Aligned
 from vfl_node.execution.located import location_cautions
 from vfl_node.execution.run import Run
@@ -79,6 +80,9 @@ def keep(
     reusable = session.job.serve or not session.job.align.spec.coordinated
     if aligned and reusable and not session.job.predict and not folder.trial.keeps:
         write_checked(folder.rows, Marks.from_table(run.data.table, mark_secret(session.memory)).to_bytes())
+    if aligned and trained and trained.weights and not folder.trial.keeps:
+        own = aligned.alignment.rows[aligned.alignment.owned]
+        write_checked(folder.columns, NotedTable.from_table(run.data.table.take(own)).to_json())
     if trained and trained.split and not folder.trial.keeps:
         write_checked(folder.split, trained.split)
     report = envelope.build(

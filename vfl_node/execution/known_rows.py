@@ -30,6 +30,7 @@ from vfl_node.job import Job
 from vfl_node.metrics.weighted import predict_classes
 from vfl_node.models import storage
 from vfl_node.process.files import write_whole
+from vfl_node.roles import NUMBER_TASKS
 from vfl_node.settings.node import Settings
 from vfl_node.training.predictor import KeptHalf, StoredModel
 
@@ -112,7 +113,7 @@ def write_predictions(job: Job, parties: Mapping[str, TrialParty], out: Path) ->
     file = io.StringIO(newline="")
     writer = csv.writer(file, lineterminator="\n")
     classes, several = stored.classes, said.shape[1] > 1
-    name = "prediction" if job.task == "regression" else "probability"
+    name = "prediction" if job.task in NUMBER_TASKS else "probability"
     names = [f"probability_{k}" for k in classes or range(said.shape[1])] if several else [name]
     writer.writerow([*ids, "rows", "label", *names, *(["class"] if classes else [])])
     likeliest = predict_classes(said if several else said[:, 0], job.evaluate.threshold)

@@ -48,6 +48,11 @@ class JobOutcome:
         return self.path / "wire.json"
 
     @property
+    def columns(self) -> Path:
+        """How the values of the records trained on lay (:class:`vfl_node.data.stability.NotedTable`); it stays like them."""
+        return self.path / "columns"
+
+    @property
     def sealed(self) -> bool:
         """Whether this party's report and model are written (their checksums come last)."""
         return (self.artefacts / SUMS).exists()

@@ -18,7 +18,7 @@ from vfl_node.data.tables import Table
 from vfl_node.halves.columns import RawColumns
 from vfl_node.halves.graph import Graph, Kind
 from vfl_node.job import IdForm, Job
-from vfl_node.roles import Task
+from vfl_node.roles import NUMBER_TASKS, Task
 from vfl_node.settings.declared import Declared, kind_of
 
 Floats = NDArray[np.float64]
@@ -133,4 +133,4 @@ def result_of(job: Job, *, predicts: bool) -> Gives:
     """What a half of ``job`` gives; one of an additive model gives partial scores instead of an embedding."""
     if not predicts:
         return "embedding"
-    return "prediction" if job.task == "regression" else "probability"
+    return "prediction" if job.task in NUMBER_TASKS else "probability"

@@ -9,26 +9,28 @@ from pydantic import Field, model_validator
 
 from vfl_node.configuration.models import Frozen
 from vfl_node.gdp import MOST_EPSILON
-from vfl_node.roles import Task
+from vfl_node.roles import NUMBER_TASKS, Task
 
-Metric = Literal["auc", "ace", "nll", "accuracy", "pr_auc", "f1", "ks", "lift", "rmse", "mae", "r2", "mse"]
+Metric = Literal["auc", "ace", "nll", "accuracy", "pr_auc", "f1", "ks", "lift", "rmse", "mae", "r2", "mse", "deviance", "d2"]
 
 METRICS: Mapping[Task, tuple[Metric, ...]] = {
     "classification": ("auc", "ace", "nll", "accuracy", "pr_auc", "f1", "ks", "lift"),
     "regression": ("rmse", "mae", "r2", "mse"),
+    "poisson": ("deviance", "d2", "mae", "rmse", "mse"),
 }
 """Task → its metrics."""
 
 DEFAULT_METRICS: Mapping[Task, tuple[Metric, ...]] = {
     "classification": ("auc", "ace", "nll", "accuracy"),
     "regression": ("rmse", "mae", "r2", "mse"),
+    "poisson": ("deviance", "d2", "mae"),
 }
 """Task → what ``evaluate.metrics`` is where a job does not say."""
 
-WITH_UNIT: tuple[Metric, ...] = ("rmse", "mae", "mse")
+WITH_UNIT: tuple[Metric, ...] = ("rmse", "mae", "mse", "deviance")
 """Metrics in the target's unit, or its square: of any size."""
 
-LOWER_IS_BETTER: tuple[Metric, ...] = ("ace", "nll", "rmse", "mae", "mse")
+LOWER_IS_BETTER: tuple[Metric, ...] = ("ace", "nll", "rmse", "mae", "mse", "deviance")
 
 MOST_APART = 0.9
 """Largest share of the shared rows that is not trained on."""
@@ -84,7 +86,9 @@ class Evaluate(Frozen):
     )
     repeats: int = Field(default=1, ge=1, le=1000, description="independent splits, each trained from new weights")
     metrics: tuple[Metric, ...] = Field(
-        default=DEFAULT_METRICS["classification"], min_length=1, description="of the task; a regression has rmse, mae, r2, mse"
+        default=DEFAULT_METRICS["classification"],
+        min_length=1,
+        description="of the task; a regression has rmse, mae, r2, mse, poisson deviance, d2, mae",
     )
     threshold: float = Field(
         default=0.5,
@@ -153,18 +157,18 @@ class Evaluate(Frozen):
                 f"evaluate.metrics: {' and '.join(others)} {'are' if len(others) > 1 else 'is'} not for train.task: {task}; "
                 f"choose among {', '.join(METRICS[task])}"
             )
-        if task == "regression":
+        if task in NUMBER_TASKS:
             self._check_numbers()
         else:
             self._check_classes(classes)
 
     def _check_numbers(self) -> None:
         if self.threshold != 0.5:
-            raise ValueError("evaluate.threshold is for classes: a regression predicts a number. Leave it out")
+            raise ValueError("evaluate.threshold is for classes, and this job predicts a number. Leave it out")
         if self.matched:
             raise ValueError(
-                "evaluate.matched is for two classes: it counts rows of each class in groups of like scores, and a regression "
-                "has no classes to count. Leave it out"
+                "evaluate.matched is for two classes: it counts rows of each class in groups of like scores, and numbers have "
+                "no classes to count. Leave it out"
             )
 
     def _check_classes(self, classes: int) -> None:

@@ -25,7 +25,7 @@ from vfl_node.job.costs import ONE_BESIDE, Beside, TrainingPlan
 from vfl_node.job.evaluate import Evaluate
 from vfl_node.job.parties import Parties
 from vfl_node.job.prediction import Serve
-from vfl_node.roles import DataRole, Task
+from vfl_node.roles import NUMBER_TASKS, DataRole, Task
 
 ALWAYS = "always"
 """A value of :attr:`Traits.coordinated_by`."""
@@ -96,6 +96,8 @@ class Traits:
             (``transcript``).
         unmetered: why no attack measures what it sends (``meters`` of the report); empty: attacks measure it.
         opens_rows: whether it sends anything in the clear that depends on a single row.
+        row_numbers: which of :data:`~vfl_node.settings.table.RowNumber` of an active party's settings it reads. It is refused
+            where they name another one.
         opens: what a party sends to the others as it is: its labels, its columns.
         sweeps: whether several settings can be tried in one job (``sweep``).
         serves_unshared: whether its models also predict known records over an alignment in which some party may lack a row.
@@ -114,6 +116,7 @@ class Traits:
     recorded: bool = False
     unmetered: str = "no attack on what this training sends is known here"
     opens_rows: bool = True
+    row_numbers: frozenset[str] = frozenset()
     opens: frozenset[Secret] = frozenset()
     sweeps: bool = False
     serves_unshared: bool = True
@@ -171,8 +174,8 @@ class TrainerConfig(Frozen):
         if self.task not in self.traits.tasks:
             able = [name for name, config in TRAINERS.usable() if self.task in config.traits.tasks]
             raise ValueError(f"task: {self.task} is not for algorithm: {self.algorithm}, but for {' and '.join(able)}")
-        if self.task == "regression" and self.classes != 2:
-            raise ValueError("classes is for task: classification; a regression predicts a number: leave it out")
+        if self.task in NUMBER_TASKS and self.classes != 2:
+            raise ValueError(f"classes is for task: classification; a {self.task} predicts a number: leave it out")
         return self
 
     @classmethod

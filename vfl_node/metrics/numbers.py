@@ -73,7 +73,7 @@ class PredictedNumbers:
 
 def mse(targets: Floats, predictions: Floats, weights: Floats) -> Floats:
     """Mean squared error."""
-    return _mean((predictions - targets) ** 2, weights)
+    return weighted_mean((predictions - targets) ** 2, weights)
 
 
 def rmse(targets: Floats, predictions: Floats, weights: Floats) -> Floats:
@@ -83,13 +83,13 @@ def rmse(targets: Floats, predictions: Floats, weights: Floats) -> Floats:
 
 def mae(targets: Floats, predictions: Floats, weights: Floats) -> Floats:
     """Mean absolute error, in the target's unit."""
-    return _mean(np.abs(predictions - targets), weights)
+    return weighted_mean(np.abs(predictions - targets), weights)
 
 
 def r2(targets: Floats, predictions: Floats, weights: Floats) -> Floats:
     """1 − mean squared error / variance of the targets: 1 is perfect, 0 as good as always saying these rows' own mean."""
     centred = targets - targets.mean()
-    variance = _mean(centred**2, weights) - _mean(centred, weights) ** 2
+    variance = weighted_mean(centred**2, weights) - weighted_mean(centred, weights) ** 2
     varies = variance > LEAST_VARIATION * max(float((targets**2).mean()), 1e-300)
     ratio = np.divide(mse(targets, predictions, weights), variance, out=np.full(len(weights), np.nan), where=varies)
     return 1 - ratio
@@ -97,10 +97,13 @@ def r2(targets: Floats, predictions: Floats, weights: Floats) -> Floats:
 
 METRICS: dict[str, Callable[[Floats, Floats, Floats], Floats]] = {"rmse": rmse, "mae": mae, "r2": r2, "mse": mse}
 
-RANGE = {"rmse": (0.0, math.inf), "mae": (0.0, math.inf), "r2": (-math.inf, 1.0), "mse": (0.0, math.inf)}
+RANGE = {"rmse": (0.0, math.inf), "mae": (0.0, math.inf), "r2": (-math.inf, 1.0), "mse": (0.0, math.inf)} | {
+    "deviance": (0.0, math.inf),
+    "d2": (-math.inf, 1.0),
+}
 """Metric → the smallest and the largest value that it can have."""
 
-OF_A_CONSTANT = ("rmse", "mse")
+OF_A_CONSTANT = ("rmse", "mse", "deviance")
 """Metrics that are reported of a model that always says the mean, too; its MAE would be better by the median."""
 
 
@@ -122,7 +125,8 @@ def actual_by_prediction(targets: Floats, predictions: Floats, groups: int = GRO
     return [(float(said[a:b].mean()), float(actual[a:b].mean()), b - a) for a, b in pairwise(cuts)]
 
 
-def _mean(values: Floats, weights: Floats) -> Floats:
+def weighted_mean(values: Floats, weights: Floats) -> Floats:
+    """The mean of ``values``, float64[N], by each set of ``weights``, float64[B]; NaN where they are all 0."""
     total = weights.sum(axis=1)
     return np.divide(weights @ values, total, out=np.full(len(weights), np.nan), where=total > 0)
 

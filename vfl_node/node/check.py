@@ -31,7 +31,7 @@ from vfl_node.node.doubts import doubts
 from vfl_node.node.spending import check_budget
 from vfl_node.roles import Task
 from vfl_node.settings.node import Data, Settings
-from vfl_node.training.table_use import table_use_of
+from vfl_node.training.table_use import check_row_numbers, table_use_of
 
 
 @dataclass(frozen=True)
@@ -251,6 +251,7 @@ def _check_use(use: JobUse, job: Job, settings: Settings, seen: TableProfile) ->
         check_categories(seen.table, settings.name)
         table_use = table_use_of(job.train, settings.models)
         check_lists(seen.table, settings.name, read=table_use.reads_lists())
+        check_row_numbers(job.train, seen.table)
         table_use.check(settings.role, seen.table)
 
 

@@ -20,7 +20,7 @@ from vfl_node.prediction import jobs, models, requests
 from vfl_node.prediction.jobs import predict_of
 from vfl_node.prediction.models import Model
 from vfl_node.prediction.play import Coordinating, Predicting, report_predictions
-from vfl_node.prediction.requests import Records, Requests, read_records
+from vfl_node.prediction.requests import Records, Requests, numbers_read, read_records
 from vfl_node.process.machine import utc_now
 from vfl_node.report import envelope, page
 from vfl_node.session.memory import join_memories
@@ -132,7 +132,9 @@ def prepare(
         asked = read_request(settings, store, job, request)
         return asked.table, Predicting(model, None, asked)
     kinds = predictor_of(model.job.train).column_kinds(model.stored.encoder)
-    records = read_records(settings, model.job, kinds, data_of(settings, model.job), all_columns=True)
+    numbers = numbers_read(model.job, trained_by(store, predict.model)[1], job)
+    source = data_of(settings, model.job)
+    records = read_records(settings, model.job, kinds, source, all_columns=True, numbers=numbers)
     return records.table, Predicting(model, None, None)
 
 

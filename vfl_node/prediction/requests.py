@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -27,9 +28,10 @@ from vfl_node.job import Job
 from vfl_node.metrics.weighted import predict_classes
 from vfl_node.prediction.jobs import predict_of
 from vfl_node.process.counters import PREDICTION_SECONDS
-from vfl_node.roles import Task
+from vfl_node.roles import NUMBER_TASKS, Task
 from vfl_node.settings.declared import Declared, declare_fitted
 from vfl_node.settings.node import Data, Settings
+from vfl_node.settings.table import ROW_NUMBERS
 from vfl_node.training.prediction.stored import StoredPredictor
 from vfl_node.training.predictor import Predicted, predictor_of
 
@@ -41,7 +43,16 @@ _GIVEN = "the records to predict"
 
 _REQUEST = Data(path=Path(_GIVEN))
 
-NO_FEATURES: Mapping[str, Any] = {"label": None, "image": None, "order": None, "group": None, "keys": {}}
+NO_NUMBERS: Mapping[str, str] = MappingProxyType({})
+
+NO_FEATURES: Mapping[str, Any] = {
+    "label": None,
+    "image": None,
+    "order": None,
+    "group": None,
+    "keys": {},
+    **dict.fromkeys(ROW_NUMBERS),
+}
 """What is not read of a table whose columns a model's encoder knows, and its image."""
 
 _OF_ROWS = ("aggregate", "columns", "missing", "thousands", "date_format")
@@ -84,7 +95,7 @@ class Records:
         """
         columns = probabilities.reshape(len(self.table), -1)
         several = columns.shape[1] > 1
-        name = "prediction" if self.task == "regression" else "probability"
+        name = "prediction" if self.task in NUMBER_TASKS else "probability"
         names = [f"probability_{k}" for k in self.classes or range(columns.shape[1])] if several else [name]
         file = io.StringIO(newline="")
         writer = csv.writer(file, lineterminator="\n")
@@ -106,6 +117,7 @@ def read_records(
     *,
     all_columns: bool,
     reader: Reader | None = None,
+    numbers: Mapping[str, str] = NO_NUMBERS,
 ) -> Records:
     """Read records with the columns that a model reads; other columns are left out.
 
@@ -116,6 +128,7 @@ def read_records(
         source: where the records are; it names the id columns.
         all_columns: whether every one of them must be there.
         reader: of the records, closed here; None: of the input that ``source`` names.
+        numbers: as :func:`numbers_read`.
 
     Raises:
         DataError: as :func:`vfl_node.data.reading.read_table`; a column is missing (``E_COLUMN``).
@@ -123,24 +136,26 @@ def read_records(
     ids = (source.id,) if isinstance(source.id, str) else source.id
     form, party = trained.align.id_form, settings.name
     with closing(reader or open_input(source, party=party)) as opened:
-        reader = merge_rows(opened, fit_source(source, kinds), id_form=form, party=party, label=False)
+        reader = merge_rows(opened, fit_source(source, kinds, numbers), id_form=form, party=party, label=False)
         fitted = {name: declare_fitted(declared) for name, declared in kinds.items()}
         present: dict[str, Declared] = {name: fitted.get(name, "ignore") for name in reader.names if name not in ids}
+        present = {name: kind for name, kind in present.items() if name not in numbers.values()}
         columns = {**present, **fitted} if all_columns else present
-        as_read = source.of_records.model_copy(update={**NO_FEATURES, "columns": columns})  # the encoder knows the image
+        changed = {**NO_FEATURES, **numbers, "columns": columns}  # the encoder knows the image
+        as_read = source.of_records.model_copy(update=changed)
         text = columns_for(reader, as_read, id_form=form, needs_label=False, party=party)
-    table = table_of(text, as_read, id_form=form, needs_label=False, party=party)
+    table = table_of(text, as_read, id_form=form, needs_label=False, party=party, task=trained.task)
     return Records(table, text, ids, task=trained.task)
 
 
-def fit_source(source: Data, kinds: Mapping[str, Declared]) -> Data:
+def fit_source(source: Data, kinds: Mapping[str, Declared], numbers: Mapping[str, str] = NO_NUMBERS) -> Data:
     """``source``, by which rows that become one record are read so that there are the columns that a model reads."""
     if source.aggregate is None:
         return source
     aggregate = source.aggregate.fit_to(kinds)
     declared = {**aggregate.kinds_of_rows(kinds), **source.columns}
     columns = {name: declared[name] for name in (*aggregate.columns, aggregate.order) if name in declared}
-    return source.model_copy(update={**NO_FEATURES, "aggregate": aggregate, "columns": columns})
+    return source.model_copy(update={**NO_FEATURES, **numbers, "aggregate": aggregate, "columns": columns})
 
 
 def kinds_read(trained: Job, stored: StoredPredictor, job: Job) -> Mapping[str, Declared]:
@@ -153,6 +168,14 @@ def kinds_read(trained: Job, stored: StoredPredictor, job: Job) -> Mapping[str, 
     """
     of_training = job.asker == job.parties.active and predict_of(job).rows == "known"  # its own columns, then, and no others
     return {} if of_training else predictor_of(trained.train).column_kinds(stored.encoder)
+
+
+def numbers_read(trained: Job, stored: StoredPredictor, job: Job) -> Mapping[str, str]:
+    """Number of each row → its column, of those that are read of records that are no records of the training; args as there."""
+    train = trained.train
+    if train is None or not train.traits.row_numbers or predict_of(job).rows == "known":
+        return {}
+    return predictor_of(train).row_numbers(stored.serving)
 
 
 def read_request(
@@ -177,7 +200,9 @@ def read_request(
     said = {key: getattr(own, key) for key in _OF_ROWS} if new and own.aggregate else {}
     source = _REQUEST.model_copy(update={"id": own.id, **said})  # made anew it would take four times as long
     reader = open_given(request, f"{settings.name}: {_GIVEN}")
-    records = read_records(settings, trained, kinds, source, all_columns=new, reader=reader)
+    records = read_records(
+        settings, trained, kinds, source, all_columns=new, reader=reader, numbers=numbers_read(trained, stored, job)
+    )
     return replace(records, classes=stored.classes, threshold=trained.evaluate.threshold)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from vfl_node.job import Job
 from vfl_node.report.sections import ConfusionMatrix, Interval, Metrics
+from vfl_node.roles import NUMBER_TASKS
 from vfl_node.training.evaluation import Confusion, Curve, Rival
 from vfl_node.training.intervals import ConfidenceInterval
 from vfl_node.training.summary import Summary
@@ -48,12 +49,12 @@ def gains_of(job: Job, rival: Rival | None) -> dict[str, Interval] | None:
 
 def _probabilities(job: Job, curve: Curve) -> tuple[tuple[float, float, int], ...]:
     """A calibration plot; empty in a regression."""
-    return () if job.task == "regression" else tuple(curve)
+    return () if job.task in NUMBER_TASKS else tuple(curve)
 
 
 def _numbers(job: Job, curve: Curve) -> tuple[tuple[float, float, int], ...]:
     """Predicted numbers and actual ones; empty in a classification."""
-    return tuple(curve) if job.task == "regression" else ()
+    return tuple(curve) if job.task in NUMBER_TASKS else ()
 
 
 def _confusion(job: Job, counts: Confusion) -> ConfusionMatrix:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from vfl_node.privacy.labels.words import WORDS, describe_known
+from vfl_node.roles import NUMBER_TASKS
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ def label_audit(report: Mapping[str, Any]) -> LabelWords | None:
 
 
 def _figure(train: Mapping[str, Any]) -> str:
-    if train["task"] == "regression":
+    if train["task"] in NUMBER_TASKS:
         return "A figure says of two rows how often the one with the larger number is told."
     if train["classes"] > 2:
         return "A figure is the mean AUC of one class against the others."

@@ -35,6 +35,8 @@ METRICS = {
     "rmse": ("RMSE", "root of the mean squared error, in the target's unit; lower is better", float("inf")),
     "mae": ("MAE", "mean absolute error, in the target's unit; lower is better", float("inf")),
     "r2": ("R²", "share of the target's variance that is explained; 1 is perfect, 0 as good as these rows' own mean", 1.0),
+    "deviance": ("Deviance", "mean Poisson deviance, in the target's unit; lower is better", float("inf")),
+    "d2": ("D²", "share of the deviance of these rows' constant rate that is explained; 1 is perfect, 0 as good as it", 1.0),
     "mse": ("MSE", "mean squared error, in the square of the target's unit; lower is better", float("inf")),
 }
 """Metric → its reading, in the order of the page."""
@@ -77,6 +79,7 @@ def models(report: dict[str, Any]) -> list[tuple[str, str, dict[str, Any]]]:
 CONSTANTS = {
     "classification": "The constant is a model that always says how frequent each class is among the labels trained on.",
     "regression": "The constant is a model that always says the mean of the targets trained on.",
+    "poisson": "The constant is a model that always says the rate of the targets trained on, by exposure if there is one.",
 }
 """Task → what the constant model is, with which some metrics are compared."""
 

@@ -23,7 +23,7 @@ SHARES = ("test_fraction", "validation_fraction", "hold_out", "repeats")
 SIZES = ("records", "ours", "theirs", "rows", "union", "intersection")
 """Keys of a report's ``alignment`` that follow from the tables."""
 
-CONSTANTS = ("constant_nll", "constant_rmse", "constant_mse")
+CONSTANTS = ("constant_nll", "constant_rmse", "constant_mse", "constant_deviance")
 
 BY_THRESHOLD = ("accuracy", "f1")
 """Metrics that follow from more than the model and the rows."""

@@ -264,6 +264,8 @@ class Metrics(MetricValues):
     mae: float | None = None
     r2: float | None = None
     mse: float | None = Field(default=None, description="in the square of the target's unit")
+    deviance: float | None = Field(default=None, description="mean Poisson deviance (task: poisson)")
+    d2: float | None = Field(default=None, description="share of the deviance of a constant rate that is explained; likewise")
     constant_nll: float | None = Field(
         default=None,
         description="NLL on the same rows of a model that always says how frequent each class is among the active party's "
@@ -274,6 +276,9 @@ class Metrics(MetricValues):
         description="RMSE on the same rows of a model that always says the mean of the targets trained on; likewise",
     )
     constant_mse: float | None = Field(default=None, description="its MSE; likewise")
+    constant_deviance: float | None = Field(
+        default=None, description="deviance of a model that always says the rate of the targets trained on; likewise"
+    )
     repeats: dict[str, tuple[float | None, ...]] | None = Field(
         description="metric → its value in each repeat; null at a party that is told the means only"
     )

@@ -17,6 +17,8 @@ TERMS: Mapping[str, str] = {
     "RMSE": "the root of the mean squared error. Large errors count most. 0 is perfect.",
     "MAE": "the mean absolute error of predicted numbers. 0 is perfect.",
     "MSE": "the mean squared error. 0 is perfect.",
+    "Deviance": "how far predicted counts are from the true ones. 0 is perfect.",
+    "D²": "the share of the deviance that is explained. 1 is perfect.",
     "R²": "the share of the target's variance that is explained. 1 is perfect, 0 is as good as always predicting the mean.",
     "95 % interval": "the range that contains the true value with 95 % confidence, computed from the measured rows or seeds.",
     "Model alone": "a model of the same kind that the active party trains on its own columns only.",

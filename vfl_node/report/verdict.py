@@ -15,6 +15,7 @@ from vfl_node.report.meters import Level, Meter, Meters
 from vfl_node.report.results import CHANGES, METRICS, Change, change_of
 from vfl_node.report.sections import Interval, Metrics
 from vfl_node.report.words import join_names
+from vfl_node.roles import NUMBER_TASKS
 from vfl_node.training.section import Section
 
 UNKNOWN = "Done. This report does not show whether federating helped."
@@ -145,7 +146,7 @@ def leaks_of(job: Job, party: str, meters: Meters) -> dict[str, Leak]:
     met = [name for name in job.parties.peers_of(party) if name in job.parties.data]
     told = meters.membership and meters.membership.level == "open"
     others, all_others = (_name_all(names) for names in (met, job.parties.others(party)))
-    what = "targets" if job.task == "regression" else "labels"
+    what = "targets" if job.task in NUMBER_TASKS else "labels"
     made = {
         "labels": _labels(meters.labels, others, what) if meters.labels else None,
         "membership": _membership(meters.membership, party, all_others if told else others) if meters.membership else None,

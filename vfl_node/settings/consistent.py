@@ -21,8 +21,13 @@ def check_role(role: Role, tables: Iterable[Data], audit: AuditSettings, defence
     for table in tables:
         if role == "coordinator":
             raise ValueError("a coordinator has no data: leave it out")
-        if role != "active" and (key := "order" if table.order else "group" if table.group else ""):
-            raise ValueError(f"data.{key} is for an active node, whose labels it goes with: leave it out")
+        if role != "active" and (key := next(iter(table.of_records_alone), "")):
+            raise ValueError(f"{key} is for an active node, whose labels it goes with: leave it out")
+        if table.weight and (barred := [defence.name for defence in defences if not defence.allows_row_weights]):
+            raise ValueError(
+                f"data.weight is not for a node with the defence {barred[0]!r}: the length of a gradient would show the "
+                "weight of its row, which may follow from its label. Leave one of the two out"
+            )
     if role != "passive" and audit.features:
         raise ValueError("audit.features is for a passive node, whose columns the embeddings tell of")
     if role == "coordinator" and audit.linkage:

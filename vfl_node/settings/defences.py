@@ -38,6 +38,11 @@ class DefenceParams(Frozen):
         return False
 
     @property
+    def allows_row_weights(self) -> bool:
+        """Whether it keeps its promise where the length of a gradient shows how much its row counts."""
+        return True
+
+    @property
     def needs_two_classes(self) -> bool:
         """Whether it protects labels of two classes only."""
         return False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal, get_args
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
@@ -10,6 +10,11 @@ from vfl_node.configuration.models import Frozen
 from vfl_node.settings.aggregate import Aggregate
 from vfl_node.settings.declared import DateFormat, Declared, DeclaredImage, Notation, Thousands, Words, kind_of
 from vfl_node.settings.source import DataSource
+
+RowNumber = Literal["weight", "offset", "exposure"]
+"""A number of each row that training reads beside columns and labels."""
+
+ROW_NUMBERS: tuple[RowNumber, ...] = get_args(RowNumber)
 
 
 def _one_or_two(columns: object) -> object:
@@ -57,6 +62,24 @@ class Data(DataSource):
         min_length=1,
         description="active node: column that says which records belong together, such as those of one user. It is no feature",
     )
+    weight: str | None = Field(
+        default=None,
+        min_length=1,
+        description="active node: column of numbers from 0, how many times a row counts in the loss of split training and of "
+        "this party's own models. It is no feature",
+    )
+    offset: str | None = Field(
+        default=None,
+        min_length=1,
+        description="active node: column of numbers that split training adds to the score of a row before the link; of a "
+        "regression in the target's unit. It is no feature, and predictions read it, too",
+    )
+    exposure: str | None = Field(
+        default=None,
+        min_length=1,
+        description="active node: column of numbers above 0, such as the time that a row was observed; its logarithm is the "
+        "offset of a job with train.task: poisson",
+    )
     keys: dict[str, KeyColumns] = Field(
         default={},
         description="columns behind the keys of a job (align.keys) that are not called as the key is: {lat: LATITUDE}; a place "
@@ -80,17 +103,23 @@ class Data(DataSource):
         taken = dict.fromkeys((self.id,) if isinstance(self.id, str) else self.id, "data.id") | {
             self.labels.column: "data.label"
         }
-        for key, column in (("data.order", self.order), ("data.group", self.group)):
+        for key, column in self.of_records_alone.items():
             if column in taken:
                 raise ValueError(
                     f"{key} names column {column!r}, which is already that of {taken[column]}: name another column"
                 )
-            taken |= {column: key} if column else {}
+            taken[column] = key
         for column in self.key_columns:
-            if taken.get(column) in ("data.order", "data.group") or column == (self.label and self.label.column):
+            if taken.get(column) in self.of_records_alone or column == (self.label and self.label.column):
                 raise ValueError(
                     f"data.keys names column {column!r}, which is already that of {taken[column]}: name another column"
                 )
+        return self
+
+    @model_validator(mode="after")
+    def _check_offset(self) -> Data:
+        if self.offset and self.exposure:
+            raise ValueError("exposure is an offset, its logarithm: name one of the two columns, offset or exposure")
         return self
 
     @model_validator(mode="after")
@@ -121,6 +150,16 @@ class Data(DataSource):
     def notation(self) -> Notation:
         """How cells are written, as far as it is said of all columns."""
         return Notation(missing=self.missing, thousands=self.thousands, date_format=self.date_format)
+
+    @property
+    def of_records_alone(self) -> dict[str, str]:
+        """Setting → the column that it names, of columns that say something of whole records of an active party."""
+        return {f"data.{key}": column for key in ("order", "group", *ROW_NUMBERS) if (column := getattr(self, key))}
+
+    @property
+    def row_numbers(self) -> dict[str, RowNumber]:
+        """Column → the number of each row that it has beside columns and labels."""
+        return {column: key for key in ROW_NUMBERS if (column := getattr(self, key))}
 
     @property
     def key_columns(self) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from the peer how many records this party has, or shares (``compare.boosted_tree
 from __future__ import annotations
 
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.dates import parts_of
 from vfl_node.data.tables import CategoricalColumn, Table, values_of
 from vfl_node.metrics.classes import ModelOutput
+from vfl_node.metrics.counts import PredictedCounts
 from vfl_node.metrics.numbers import PredictedNumbers
 from vfl_node.session.session import Session
 from vfl_node.training.evaluation import RivalOutput
@@ -40,6 +41,7 @@ HIDDEN_SIZES = (
     "No boosted tree was trained for comparison: the other party waits for it, and this job hides from it numbers of records "
     "of which the time would tell something (compare.boosted_tree: true trains it even so)."
 )
+NO_OFFSET = "No boosted tree was trained for comparison: it takes no offset (data.offset)."
 NOTHING_TO_LEARN = "No boosted tree was trained for comparison: it has no column to learn from, or all labels are the same."
 
 
@@ -65,7 +67,10 @@ def train(session: Session, data: TrainingData, own: OwnRows, randomness: Random
     if len(rows) > session.policy.compare.most_rows:
         rows = np.sort(rows[randomness.derive("rows").permutation(len(rows))[: session.policy.compare.most_rows]])
     assert table.labels is not None
+    if table.offsets is not None and session.job.task != "poisson":
+        return RivalOutput(None, note=NO_OFFSET)
     labels = table.labels[rows]
+    weights = None if table.weights is None else table.weights[rows]
     cells, categorical = design(table, rows)
     if not categorical or len(labels) == 0 or labels.min() == labels.max():
         return RivalOutput(None, note=NOTHING_TO_LEARN)
@@ -75,15 +80,30 @@ def train(session: Session, data: TrainingData, own: OwnRows, randomness: Random
 
     state = int.from_bytes(randomness.bytes(4), "big")
     with threadpool_limits(torch.get_num_threads()):
-        if session.job.task == "regression":
-            name, output = _regressed(cells[rows], labels, cells[own.tested], categorical, state)
+        if session.job.task == "poisson":
+            exposure = np.ones(len(table)) if table.offsets is None else np.exp(table.offsets)
+            told = exposure[own.tested]
+            of_rows = exposure[rows] if weights is None else weights * exposure[rows]  # so that a rate is learnt as a count is
+            asked = cells[own.tested]
+            name, said = _regressed(cells[rows], labels / exposure[rows], of_rows, asked, categorical, state, "poisson")
+            output: Output = PredictedCounts(said * told, None if table.offsets is None else told)
+        elif session.job.task == "regression":
+            name, said = _regressed(cells[rows], labels, weights, cells[own.tested], categorical, state)
+            output = PredictedNumbers(said)
         else:
-            name, output = _classified(cells[rows], labels.astype(np.int64), cells[own.tested], classes, categorical, state)
+            of_class, asked = labels.astype(np.int64), cells[own.tested]
+            name, output = _classified(cells[rows], of_class, weights, asked, classes, categorical, state)
     return RivalOutput(output, f"a boosted tree ({name} of scikit-learn {sklearn.__version__})", len(rows))
 
 
 def _classified(
-    cells: Cells, labels: NDArray[np.int64], asked: Cells, classes: int, categorical: list[bool], state: int
+    cells: Cells,
+    labels: NDArray[np.int64],
+    weights: NDArray[np.float64] | None,
+    asked: Cells,
+    classes: int,
+    categorical: list[bool],
+    state: int,
 ) -> tuple[str, Output]:
     """The library's name for the tree, and what it says of the rows ``asked`` once it has learnt from ``cells``."""
     from sklearn.ensemble import HistGradientBoostingClassifier
@@ -91,7 +111,7 @@ def _classified(
     single = np.bincount(labels)[labels].min() == 1  # then the library cannot set rows of each class apart to stop early
     early = {"early_stopping": False} if single else {}
     model = HistGradientBoostingClassifier(categorical_features=categorical, random_state=state, **early)
-    model.fit(cells, labels)
+    model.fit(cells, labels, weights)
     said = np.zeros((len(asked), classes))
     if len(asked):
         said[:, model.classes_] = model.predict_proba(asked)
@@ -99,14 +119,20 @@ def _classified(
 
 
 def _regressed(
-    cells: Cells, targets: NDArray[np.float64], asked: Cells, categorical: list[bool], state: int
-) -> tuple[str, Output]:
-    """As :func:`_classified`, of numbers in the target's unit."""
+    cells: Cells,
+    targets: NDArray[np.float64],
+    weights: NDArray[np.float64] | None,
+    asked: Cells,
+    categorical: list[bool],
+    state: int,
+    loss: Literal["squared_error", "poisson"] = "squared_error",
+) -> tuple[str, NDArray[np.float64]]:
+    """As :func:`_classified`: numbers in the target's unit, float64[k]."""
     from sklearn.ensemble import HistGradientBoostingRegressor
 
-    model = HistGradientBoostingRegressor(categorical_features=categorical, random_state=state)
-    model.fit(cells, targets)
-    return type(model).__name__, PredictedNumbers(model.predict(asked) if len(asked) else np.zeros(0))
+    model = HistGradientBoostingRegressor(loss=loss, categorical_features=categorical, random_state=state)
+    model.fit(cells, targets, weights)
+    return type(model).__name__, model.predict(asked) if len(asked) else np.zeros(0)
 
 
 def design(table: Table, rows: NDArray[np.int64]) -> tuple[Cells, list[bool]]:

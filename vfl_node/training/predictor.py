@@ -193,6 +193,16 @@ class Predictor(Protocol):
             StateError: it is damaged (``E_STATE_CORRUPT``).
         """
 
+    def row_numbers(self, state: str) -> Mapping[str, str]:
+        """Number of each row that this party's half reads beside columns → its column, of trainers that take such numbers.
+
+        Args:
+            state: as :attr:`StoredModel.state`.
+
+        Raises:
+            StateError: it is damaged (``E_STATE_CORRUPT``).
+        """
+
     async def predict_known(
         self,
         session: Session,

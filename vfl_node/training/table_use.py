@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar
 from vfl_node.configuration.registry import load
 from vfl_node.data.encoded import EncodedColumn
 from vfl_node.data.tables import Table
+from vfl_node.errors import UsageError
 from vfl_node.job.training import TrainerConfig
 from vfl_node.roles import DataRole
 
@@ -49,6 +50,22 @@ class TableUse(Generic[C]):
     def reads_lists(self) -> bool:
         """Whether columns of lists are read; else a table with one is refused."""
         return False
+
+
+def check_row_numbers(train: TrainerConfig, table: Table) -> None:
+    """Refuse numbers of rows that the owner's settings name and this training would not read.
+
+    Raises:
+        UsageError: there are some (``E_CONFIG``).
+    """
+    for key, values in (("weight", table.weights), ("offset", table.offsets)):
+        if values is not None and key not in train.traits.row_numbers:
+            raise UsageError(
+                f"data.{key} is for train.algorithm: split, and this job has {train.algorithm}, which would not read it",
+                code="E_CONFIG",
+                hint=f"leave data.{key} out of this node's settings for this job; or the job says algorithm: split",
+                for_peer=f"its settings do not allow train.algorithm: {train.algorithm}",
+            )
 
 
 def table_use_of(train: TrainerConfig, models: Mapping[str, str]) -> TableUse[Any]:

@@ -44,6 +44,24 @@ class TargetScale:
         return cls(mean, deviation)
 
     @classmethod
+    def fit_rate(cls, targets: Floats, exposure: Floats | None) -> TargetScale:
+        """The scale in which the mean of ``targets`` from 0, at least one, is 1; with an ``exposure`` their rate.
+
+        Raises:
+            DataError: they are all 0 (``E_ONE_CLASS``).
+        """
+        rate = float(targets.sum() / (len(targets) if exposure is None else exposure.sum()))
+        if not 0 < rate < float("inf"):
+            raise DataError(
+                "all records that are trained on have the target 0",
+                code="E_ONE_CLASS",
+                hint="a training of counts needs shared records with a target above 0",
+                for_peer="its owner does not go on",
+                peer_code="E_STOPPED",
+            )
+        return cls(0.0, rate)
+
+    @classmethod
     def from_range(cls, low: float, high: float) -> TargetScale:
         """The scale of targets that usually lie between two numbers, taken to be two deviations from their mean."""
         return cls((low + high) / 2, (high - low) / 4)

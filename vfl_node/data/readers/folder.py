@@ -109,7 +109,7 @@ class FolderReader(Reader, Generic[P]):
     def _check_same(self) -> None:
         if self._watch is None or (now := self._watch()) == self._before:
             return
-        name = next(name for name in sorted({*now, *self._before}) if now.get(name) != self._before.get(name))
+        name = next(each for each in sorted({*now, *self._before}) if now.get(each) != self._before.get(each))
         what = "is new" if name not in self._before else "changed" if name in now else "was removed"
         raise DataError(f"{self.source}: the part {name} {what} while the table was read", code="E_CSV", hint="begin again")
 

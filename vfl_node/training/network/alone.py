@@ -31,6 +31,7 @@ from vfl_node.training.network.local import local_logits, train_local
 from vfl_node.training.network.positioned_input import PositionedInput
 from vfl_node.training.network.tasks import NetworkTask
 from vfl_node.training.own_rows import OwnRows
+from vfl_node.training.row_weights import scale_weights
 from vfl_node.training.trainer import TrainingData
 
 KIND = "a network of the same kind"
@@ -104,6 +105,8 @@ def logits_alone(
         return None
     model = build_classifier(architecture, train, rows.schema, []).to(session.machine.device)
     initialise(model, randomness)
+    weights = None if data.table.weights is None else scale_weights(data.table.weights, own.training)
+    offsets = None if data.table.offsets is None else task.offsets(data.table.offsets).to(session.machine.device)
     train_local(
         model,
         train,
@@ -115,9 +118,11 @@ def logits_alone(
         counted=torch.from_numpy(places.counted).to(session.machine.device),
         validation=np.arange(width, len(places.source)),
         losses=task.losses,
+        weights=None if weights is None else torch.from_numpy(weights[places.source]).float().to(session.machine.device),
+        offsets=None if offsets is None else offsets[torch.from_numpy(places.source)],
     )
     asked = np.resize(own.tested if len(own.tested) else own.training, own.positions)
-    return local_logits(model, rows, asked)[: len(own.tested)]
+    return local_logits(model, rows, asked, offsets)[: len(own.tested)]
 
 
 def train_on_aligned_rows(
@@ -140,5 +145,6 @@ def train_on_aligned_rows(
         return None
     aligned = own.exclude(outside)
     logits = logits_alone(session, data, aligned, task, randomness, width=len(data.alignment))
-    output = None if logits is None else task.output(task.plain_scores(logits))
+    offsets = None if data.table.offsets is None else data.table.offsets[own.tested]
+    output = None if logits is None else task.output(task.plain_scores(logits), offsets)
     return RivalOutput(output, KIND, len(aligned.training))

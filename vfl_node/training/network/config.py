@@ -14,6 +14,7 @@ from vfl_node.job.names import Scaling
 from vfl_node.job.training import TrainerConfig, TrainingJob
 from vfl_node.models import OPTIMISERS
 from vfl_node.models.settings import ModelName
+from vfl_node.roles import NUMBER_TASKS
 from vfl_node.training.class_weight import ClassWeight, check_class_weight
 from vfl_node.training.network.rate import SCHEDULES
 
@@ -108,8 +109,8 @@ class NetworkConfig(TrainerConfig):
 
     @model_validator(mode="after")
     def _check_class_weight(self) -> Self:
-        if self.class_weight is not None and self.task == "regression":
-            raise ValueError("class_weight is for classes: a regression predicts a number. Leave it out")
+        if self.class_weight is not None and self.task in NUMBER_TASKS:
+            raise ValueError(f"class_weight is for classes: a {self.task} predicts a number. Leave it out")
         check_class_weight(self.class_weight, self.classes)
         return self
 

@@ -82,6 +82,12 @@ class Journal:
         return silent([{**epoch.attacks, **epoch.labels} for epoch in self.epochs], waits)
 
     @property
+    def share_of_defences(self) -> float | None:
+        """The share of the time of the first repeat's epochs in which this party's defences moved its model; None: in none."""
+        moved = sum(epoch.defence_seconds for epoch in self.epochs)
+        return min(1.0, moved / sum(epoch.seconds for epoch in self.epochs)) if moved else None
+
+    @property
     def tested(self) -> NDArray[np.int64]:
         """Positions whose embeddings the peer has by the first repeat's weights, held out or validated on, ascending."""
         return np.union1d(self.testing, self.validated)

@@ -37,6 +37,8 @@ def train_local(
     *,
     counted: Tensor,
     losses: Callable[[Tensor, Tensor], Tensor],
+    weights: Tensor | None = None,
+    offsets: Tensor | None = None,
     validation: NDArray[np.int64] | None = None,
 ) -> None:
     """Train ``model`` on the rows at ``positions``; nothing is sent.
@@ -52,6 +54,8 @@ def train_local(
         counted: bool[m] on the device, which rows have a label. The others take as long and
             change nothing but what ``train.batch_norm`` averages.
         losses: logits and targets of B rows → loss of each, float32[B].
+        weights: float32[m] on the device, how much each row counts, 1 in the mean; None: all count alike.
+        offsets: float32[m] on the device, what is added to the logit of each row; None: nothing.
         validation: shared positions of rows of which those ``counted`` decide, as for the federated model, when training
             stops and which epoch's weights count; None or empty: all epochs, and the last one's.
 
@@ -61,8 +65,9 @@ def train_local(
 
     def mean_loss(logits: Tensor, batch: NDArray[np.int64]) -> Tensor:
         rows = torch.from_numpy(batch)
-        weights = counted[rows].float()
-        return (losses(logits, targets[rows]) * weights).sum() / weights.sum().clamp_min(1)
+        there = counted[rows].float()
+        each = losses(logits, targets[rows]) if weights is None else losses(logits, targets[rows]) * weights[rows]
+        return (each * there).sum() / there.sum().clamp_min(1)
 
     learner, steps = Learner(model, train, randomness), count()
     stopping, best = Stopping(train.patience, train.epochs), model.state_dict()
@@ -73,14 +78,14 @@ def train_local(
             step = next(steps)
             learner.begin(step)
             learner.pace(step, every)
-            loss = mean_loss(model(inputs.take(batch)), batch)
+            loss = mean_loss(_add(model(inputs.take(batch)), offsets, batch), batch)
             loss.backward()  # type: ignore[no-untyped-call]
             learner.step()
             total += len(batch) * check_finite(loss).item()
         progress.emit(LocalEpochTrained(total / len(positions), epoch, train.epochs))
         if validation is None or not len(validation):
             continue
-        validated = check_finite(mean_loss(local_logits(model, inputs, validation), validation)).item()
+        validated = check_finite(mean_loss(local_logits(model, inputs, validation, offsets), validation)).item()
         if improved := stopping.improves(validated):
             best = {name: tensor.clone() for name, tensor in model.state_dict().items()}
         stopping.count(improved, validated)
@@ -89,11 +94,18 @@ def train_local(
     model.load_state_dict(best)
 
 
-def local_logits(model: Classifier, inputs: PositionedInput, positions: NDArray[np.int64]) -> Tensor:
-    """Logits of the trained local model, float32[len(positions)], or float32[len(positions), K]."""
+def local_logits(
+    model: Classifier, inputs: PositionedInput, positions: NDArray[np.int64], offsets: Tensor | None = None
+) -> Tensor:
+    """Logits of the trained local model, float32[len(positions)], or float32[len(positions), K]; ``offsets`` as in training."""
     model.eval()
     with torch.no_grad():
-        return torch.cat([model(inputs.take(part)) for part in cut(positions, ROWS_AT_ONCE) or [positions]])
+        parts = cut(positions, ROWS_AT_ONCE) or [positions]
+        return torch.cat([_add(model(inputs.take(part)), offsets, part) for part in parts])
+
+
+def _add(logits: Tensor, offsets: Tensor | None, positions: NDArray[np.int64]) -> Tensor:
+    return logits if offsets is None else logits + offsets[torch.from_numpy(positions)]
 
 
 def check_finite(value: Tensor) -> Tensor:

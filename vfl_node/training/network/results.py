@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import asdict
 
+from vfl_node.roles import NUMBER_TASKS
 from vfl_node.session.session import Session
 from vfl_node.training.evaluation import Figures, real_share
 from vfl_node.training.network import alone
@@ -54,6 +55,8 @@ def _overfitting(session: Session, journal: Journal, summary: Summary, *, shifte
         return judge_validation(journal.epochs, journal.stopped[0][0])
     if shifted or not session.job.evaluate.test_fraction:
         return ()
-    numbers = NetworkConfig.section_of(session.job).task == "regression"
+    if session.job.task == "poisson":
+        return ()  # a loss of counts has no value of its own that a constant's could be compared with
+    numbers = NetworkConfig.section_of(session.job).task in NUMBER_TASKS
     judge, name = (judge_numbers, "rmse") if numbers else (judge_classes, "nll")
     return judge(journal.epochs, summary.metrics.get(name), summary.constant.get(name))

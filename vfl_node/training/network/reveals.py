@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 from vfl_node.job import Evaluate
 from vfl_node.ledger import Declaration
-from vfl_node.roles import Task
+from vfl_node.roles import NUMBER_TASKS, Task
 
 
 def figures(to: str, active: str, evaluate: Evaluate, task: Task) -> Declaration:
     """What a passive party is told of how good the model is."""
     if not evaluate.share_with_passive:
         return Declaration(to, "figures", f"from {active} neither loss nor metrics")
-    spread = "; these tell how far the targets spread" if task == "regression" else ""
+    spread = "; these tell how far the targets spread" if task in NUMBER_TASKS else ""
     return Declaration(to, "figures", f"from {active} the loss of each epoch and the metrics at the end{spread}")
 
 

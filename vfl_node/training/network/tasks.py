@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, mse_loss, one_hot
 
 from vfl_node.metrics.classes import ModelOutput
+from vfl_node.metrics.counts import PredictedCounts
 from vfl_node.metrics.numbers import PredictedNumbers
 from vfl_node.metrics.weighted import EPSILON
 from vfl_node.training.class_weight import weight_of_classes
@@ -21,6 +22,9 @@ from vfl_node.training.network.config import NetworkConfig
 from vfl_node.training.targets import TargetScale
 
 Numbers = NDArray[np.float64]
+
+MOST_LOG = 20.0
+"""A logarithm of a mean beyond plus or minus this number counts as it: e²⁰ is 5·10⁸ times the mean rate."""
 
 
 @dataclass(frozen=True)
@@ -51,24 +55,35 @@ class ClassTask:
         loss = binary_cross_entropy_with_logits if logits.dim() == 1 else cross_entropy
         return loss(logits, targets, reduction="none")
 
+    def offsets(self, values: Numbers) -> Tensor:
+        """What is added to logits for offsets ``values``, float64[m]: float32[m]."""
+        return torch.from_numpy(values).float()
+
     @property
     def largest_weight(self) -> float:
         """The most that a row counts in the loss."""
         return 1.0 if self.weights is None else float(self.weights.max())
 
-    def mean_loss(self, labels: NDArray[Any], scores: Numbers) -> float | None:
-        """What validation looks at: the NLL of rows with these labels, which count as in training; None without rows."""
-        if self.weights is None or len(labels) == 0:
+    def mean_loss(self, labels: NDArray[Any], scores: Numbers, weights: Numbers | None = None) -> float | None:
+        """What validation looks at: the NLL of rows with these labels, which count as in training; None without rows.
+
+        Args:
+            labels: int or float [m], 0 to K − 1.
+            scores: float64[m] or [m, K].
+            weights: float64[m], how much each row counts besides (``data.weight``); None: all alike.
+        """
+        if (self.weights is None and weights is None) or len(labels) == 0:
             return measure(("nll",), labels, scores)["nll"]
         classes = labels.astype(np.int64)
         true = np.where(classes == 1, scores, 1 - scores) if scores.ndim == 1 else scores[np.arange(len(classes)), classes]
-        return float((self.weights[classes] * -np.log(np.clip(true, EPSILON, 1))).mean())
+        counts = (1.0 if self.weights is None else self.weights[classes]) * (1.0 if weights is None else weights)
+        return float((counts * -np.log(np.clip(true, EPSILON, 1))).mean())
 
     def plain_scores(self, logits: Tensor) -> Numbers:
         """Scores as logits give them, without calibration: :func:`probabilities`."""
         return probabilities(logits)
 
-    def output(self, scores: Numbers) -> Output:
+    def output(self, scores: Numbers, offsets: Numbers | None = None) -> Output:
         """What is measured of ``scores``: probabilities, which may leave 0 … 1 by a correction for synthetic rows."""
         return ModelOutput.clip(scores)
 
@@ -76,8 +91,8 @@ class ClassTask:
         """What ``scores`` predict: probabilities."""
         return np.clip(scores, 0, 1)
 
-    def constant(self, rows: int) -> Output | None:
-        """What a model says of each of ``rows`` rows that knows the labels trained on, and nothing else."""
+    def constant(self, rows: int, offsets: Numbers | None = None) -> Output | None:
+        """What a model says of each of ``rows`` rows that knows the labels trained on, and of each row its offset at most."""
         return None if self.shares is None else ModelOutput.constant(self.shares, rows)
 
     def to_json(self) -> dict[str, Any]:
@@ -105,20 +120,25 @@ class NumberTask:
         """The loss of each row, float32[B]: the squared error in scaled units."""
         return mse_loss(logits, targets, reduction="none")
 
+    def offsets(self, values: Numbers) -> Tensor:
+        """As :meth:`ClassTask.offsets`: in standard deviations."""
+        return torch.from_numpy(values / self.scale.deviation).float()
+
     @property
     def largest_weight(self) -> float:
         """1: all rows count alike."""
         return 1.0
 
-    def mean_loss(self, labels: NDArray[Any], scores: Numbers) -> float | None:
-        """What validation looks at: the mean squared error of rows with these targets, in scaled units; None without rows."""
-        return float(((scores - self.scale.apply(labels)) ** 2).mean()) if len(labels) else None
+    def mean_loss(self, labels: NDArray[Any], scores: Numbers, weights: Numbers | None = None) -> float | None:
+        """As :meth:`ClassTask.mean_loss`: the mean squared error of rows with these targets, in scaled units."""
+        errors = (scores - self.scale.apply(labels)) ** 2
+        return float((errors if weights is None else weights * errors).mean()) if len(labels) else None
 
     def plain_scores(self, logits: Tensor) -> Numbers:
         """Scores as logits give them, without calibration: the same as float64."""
         return np.asarray(logits.double().cpu().numpy())
 
-    def output(self, scores: Numbers) -> Output:
+    def output(self, scores: Numbers, offsets: Numbers | None = None) -> Output:
         """What is measured of ``scores``: numbers in the target's unit."""
         return PredictedNumbers(self.scale.undo(scores))
 
@@ -126,13 +146,48 @@ class NumberTask:
         """What ``scores`` predict: numbers in the target's unit."""
         return self.scale.undo(scores)
 
-    def constant(self, rows: int) -> Output:
+    def constant(self, rows: int, offsets: Numbers | None = None) -> Output:
         """The mean for each row."""
         return PredictedNumbers.constant(self.scale.mean, rows)
 
     def to_json(self) -> dict[str, Any]:
         """What predictions need of it."""
         return {"positive_rate": self.rate, "target": self.scale.to_json()}
+
+
+@dataclass(frozen=True)
+class RateTask(NumberTask):
+    """Counts, or other numbers from 0. A logit is the logarithm of the mean, in multiples of the rate of the labels trained on.
+
+    The loss is the Poisson log-likelihood, but for a constant: exp(s) − y·s. Beyond ±:data:`MOST_LOG` the exponential goes on
+    as a straight line, so that no loss overflows and no row is lost. Scores are means, scaled as targets are.
+    """
+
+    def losses(self, logits: Tensor, targets: Tensor) -> Tensor:
+        """The loss of each row, float32[B]."""
+        bounded = logits.clamp(-MOST_LOG, MOST_LOG)
+        return bounded.exp() * (1 + logits - bounded) - targets * logits
+
+    def offsets(self, values: Numbers) -> Tensor:
+        """As :meth:`ClassTask.offsets`: logarithms, as they are."""
+        return torch.from_numpy(values).float()
+
+    def mean_loss(self, labels: NDArray[Any], scores: Numbers, weights: Numbers | None = None) -> float | None:
+        """As :meth:`ClassTask.mean_loss`, by the loss of training."""
+        losses = scores - self.scale.apply(labels) * np.log(scores)
+        return float((losses if weights is None else weights * losses).mean()) if len(labels) else None
+
+    def plain_scores(self, logits: Tensor) -> Numbers:
+        """Means, scaled, float64."""
+        return means_of(logits)
+
+    def output(self, scores: Numbers, offsets: Numbers | None = None) -> Output:
+        """What is measured of ``scores``: counts, and the exposure behind them, if there is one."""
+        return PredictedCounts(self.scale.undo(scores), None if offsets is None else np.exp(offsets))
+
+    def constant(self, rows: int, offsets: Numbers | None = None) -> Output:
+        """The rate for each row, by its exposure."""
+        return self.output(np.ones(rows) if offsets is None else np.exp(offsets), offsets)
 
 
 NetworkTask = ClassTask | NumberTask
@@ -160,6 +215,11 @@ def weighted_losses(weights: Tensor, logits: Tensor, targets: Tensor) -> Tensor:
         return cross_entropy(logits, targets, weight=weights, reduction="none")
     ratio = weights[1] / weights[0]
     return weights[0] * binary_cross_entropy_with_logits(logits, targets, pos_weight=ratio, reduction="none")
+
+
+def means_of(logits: Tensor) -> Numbers:
+    """The means that logits float32[B] of counts say, scaled, float64[B]."""
+    return np.asarray(logits.detach().double().clamp(-MOST_LOG, MOST_LOG).exp().cpu().numpy())
 
 
 def probabilities(logits: Tensor) -> Numbers:

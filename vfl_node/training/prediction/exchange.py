@@ -25,6 +25,7 @@ from torch import Tensor
 
 from vfl_node.alignment.alignment import NOT_MINE
 from vfl_node.errors import ProtocolError
+from vfl_node.roles import NUMBER_TASKS
 from vfl_node.session.session import Session
 from vfl_node.training.messages import check_step, decode_tensor
 from vfl_node.training.prediction.recent import Recent
@@ -134,7 +135,7 @@ class Exchange:
     def __init__(self, session: Session, side: EmbeddingSide | ScoringSide, guard: DisclosureGuard) -> None:
         self.asking = Asking.from_session(session)
         self._channels, self._side, self._guard = tuple(session.data_peers.values()), side, guard
-        self._numbers, self._outputs = side.terms.task == "regression", side.terms.outputs
+        self._numbers, self._outputs = side.terms.task in NUMBER_TASKS, side.terms.outputs
         self._step = 0
         self._told: set[int] = set()  # agreed batches that were admitted: their rows stay known
         self._sent: Recent[tuple[Tensor, training_pb2.Tensor]] = Recent()

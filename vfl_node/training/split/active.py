@@ -96,13 +96,14 @@ class ActiveHalf:
             embedding.requires_grad_() for embedding in await self._peers.embeddings(number, positions)
         ]  # (B, d) each
         logits = self._model.head_logits([*([] if own is None else [own]), *embeddings])  # (B,) or (B, K)
+        logits = self._supervision.add_offsets(logits, positions)
         targets = self._supervision.step_targets(number, positions, logits.detach(), embeddings)
         loss = self._supervision.loss(logits, targets, positions)
         beside = self._added_loss(Forward(positions, own, embeddings, targets))
         learnt = check_finite(loss if beside is None else loss + beside)
         gradients = torch.autograd.grad(learnt, embeddings, retain_graph=True)
         failpoints.reach("backward")
-        scale = len(positions) / self._supervision.task.largest_weight
+        scale = len(positions) / self._supervision.largest_weight
         await self._peers.send(number, gradients, Leaving(f"step/{number}", positions, labels=targets, mean_of=scale))
         self.learner.backward(learnt, alone=beside is None)  # while peers compute their own backward pass
         self.learner.step()
@@ -227,4 +228,5 @@ class ActiveHalf:
 
         The model must not be training.
         """
-        return check_finite(self._model(self._inputs.take(positions), embeddings))
+        logits = self._model(self._inputs.take(positions), embeddings)
+        return check_finite(self._supervision.add_offsets(logits, positions))

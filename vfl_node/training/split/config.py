@@ -14,6 +14,8 @@ from vfl_node.job.training import TrainerParts, TrainingJob, Traits
 from vfl_node.job.unaligned import Unaligned, unaligned_of
 from vfl_node.models import architecture_of
 from vfl_node.privacy.attacks import ATTACKS
+from vfl_node.roles import NUMBER_TASKS
+from vfl_node.settings.table import ROW_NUMBERS
 from vfl_node.training.network.config import NetworkConfig
 from vfl_node.training.split.missing.section import Missing, hidden_intersection_words, missing_of
 from vfl_node.training.split.missing.strategies import LABELS
@@ -49,13 +51,14 @@ class Train(NetworkConfig):
         serving_reveals="vfl_node.training.prediction.reveals:declare_embeddings",
     )
     traits: ClassVar[Traits] = Traits(
-        tasks=("classification", "regression"),
+        tasks=("classification", "regression", "poisson"),
         max_passive_parties=8,
         synthetic_rows=True,
         measures=frozenset({"validation_fraction", "hold_out", "matched", "contributions"}),
         defended=frozenset({"embeddings", "gradients"}),
         recorded=True,
         sweeps=True,
+        row_numbers=frozenset(ROW_NUMBERS),
         unmetered="",
     )
 
@@ -81,6 +84,9 @@ class Train(NetworkConfig):
 
     @model_validator(mode="after")
     def _check_calibration(self) -> Train:
+        if self.task == "poisson" and (self.missing.calibration != "none" or self.unaligned.fills):
+            key = "missing.calibration" if self.missing.calibration != "none" else "unaligned"
+            raise ValueError(f"{key} is not for task: poisson: leave it out")
         if self.classes > 2 and self.missing.calibration != "none":
             raise ValueError("missing.calibration is for two classes: set it to none")
         if self.class_weight is not None and self.missing.calibration != "none":
@@ -94,7 +100,7 @@ class Train(NetworkConfig):
     @classmethod
     def _set_regression_labels(cls, section: Any) -> Any:
         """A regression has labels of :data:`REGRESSION_LABELS` unless it says otherwise."""
-        if not isinstance(section, Mapping) or section.get("task") != "regression":
+        if not isinstance(section, Mapping) or section.get("task") not in NUMBER_TASKS:
             return section
         missing = section.get("missing", {})
         named = not isinstance(missing, Mapping) or "labels" in missing
@@ -104,11 +110,11 @@ class Train(NetworkConfig):
     def _check_label_strategy(self) -> Train:
         strategy = self.missing.label_strategy
         if self.task not in strategy.tasks:
-            others = [name for name, other in LABELS.usable() if self.task in other.tasks and other.fills]
-            makes, task = ("classes", "a regression") if self.task == "regression" else ("numbers", "a classification")
+            usable = [name for name, other in LABELS.usable() if self.task in other.tasks and other.fills]
+            choose = " or ".join(filter(None, (", ".join(usable[:-1]), usable[-1])))
+            makes = "classes" if "classification" in strategy.tasks else "numbers"
             raise ValueError(
-                f"missing.labels: {self.missing.labels} makes up {makes}, and this is {task}: choose {', '.join(others[:-1])} "
-                f"or {others[-1]}"
+                f"missing.labels: {self.missing.labels} makes up {makes}, and this is a {self.task}: choose {choose}"
             )
         return self
 

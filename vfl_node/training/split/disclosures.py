@@ -9,7 +9,7 @@ from typing import NamedTuple
 from vfl_node.job import Evaluate
 from vfl_node.ledger import Disclosure
 from vfl_node.privacy.defences.idle import effective
-from vfl_node.roles import Task
+from vfl_node.roles import NUMBER_TASKS, Task
 from vfl_node.settings.defences import DefenceParams, Direction
 from vfl_node.training.class_weight import BALANCED
 from vfl_node.training.split import matched
@@ -52,6 +52,7 @@ class TrainingExchange:
         answered: ε of the randomised answers about labels, and of all that the receiver has about the same labels; in the
             active party's own report, if it gives such.
         noised: ε of the gradients of a row, of those that the receiver has by all jobs, and δ; likewise, of ``dp``.
+        weighed: whether rows of ``peer`` have weights; in its own report alone, as nobody else knows.
     """
 
     peer: str
@@ -66,6 +67,7 @@ class TrainingExchange:
     hidden: bool = False
     answered: tuple[float, float] | None = None
     noised: tuple[float | None, float | None, float] | None = None
+    weighed: bool = False
 
     @property
     def epochs(self) -> int:
@@ -118,7 +120,8 @@ def passive_learns(exchange: TrainingExchange) -> tuple[Disclosure, ...]:
         "gradients",
         exchange.epochs * exchange.rows.trained,
         f"from {peer} a gradient for each row of every batch: {_label_leak(labels, peer, exchange.defences, train.task)} (see "
-        f"docs/explanations/privacy/index.md){_weight_words(train, peer)}{_defence_words(exchange.defences, 'gradients')}",
+        f"docs/explanations/privacy/index.md){_weight_words(train, peer, weighed=exchange.weighed)}"
+        f"{_defence_words(exchange.defences, 'gradients')}",
     )
     answers: tuple[Disclosure, ...] = (_answer_bound(exchange.rows, peer, *exchange.answered),) if exchange.answered else ()
     answers += (_noise_bound(exchange.rows, peer, *exchange.noised),) if exchange.noised else ()
@@ -262,12 +265,14 @@ def _best_epochs(stopped: Stopped) -> str:
 
 def _spread(task: Task) -> str:
     """What metrics of numbers tell besides."""
+    if task == "poisson":
+        return "; from the deviance and its explained share follows roughly how large the targets are"
     return "; from R² and an error in the target's unit follows how far the targets spread" if task == "regression" else ""
 
 
 def _label_leak(labels: str, peer: str, defences: Sequence[DefenceParams], task: Task) -> str:
     """How well labels can be read from gradients of ``peer``."""
-    if task == "regression":
+    if task in NUMBER_TASKS:
         unless = f"how well depends on {peer}'s defences" if defences else f"unless {peer} has a defence, almost surely"
         return (
             f"the residual {labels} can be read from them, the prediction minus the target, but for a scale, {unless}; from "
@@ -278,8 +283,13 @@ def _label_leak(labels: str, peer: str, defences: Sequence[DefenceParams], task:
     return f"unless {peer} has a defence, the label {labels} can be read from the gradients almost surely"
 
 
-def _weight_words(train: Train, peer: str) -> str:
-    """What class weights tell."""
+def _weight_words(train: Train, peer: str, *, weighed: bool) -> str:
+    """What weights of rows and of classes tell."""
+    of_rows = f"; each is as many times longer as its row counts more (data.weight of {peer}), so that the lengths show weights"
+    return (of_rows if weighed else "") + _class_weight_words(train, peer)
+
+
+def _class_weight_words(train: Train, peer: str) -> str:
     if train.class_weight is None:
         return ""
     lengths = "; each is as many times longer as its class counts more (train.class_weight)"

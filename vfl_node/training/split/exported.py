@@ -25,12 +25,13 @@ from vfl_node.models.classifier import Classifier
 from vfl_node.models.inputs import ModelInput
 from vfl_node.models.schema import InputSchema
 from vfl_node.training.network.positioned_input import PositionedInput
+from vfl_node.training.network.tasks import MOST_LOG
 from vfl_node.training.predictor import StoredModel
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.missing.calibration import AtTest, AtTraining, Calibration, Identity
 from vfl_node.training.split.missing.number_calibration import AsPredicted, NumberShift, ShiftedAtTest
 from vfl_node.training.split.prediction.sides import load_weights
-from vfl_node.training.split.tasks import LOCAL_RATE_MARGIN, ScaledTargets, stored_task
+from vfl_node.training.split.tasks import LOCAL_RATE_MARGIN, ScaledRates, ScaledTargets, stored_task
 from vfl_node.training.targets import TargetScale
 
 CPU = torch.device("cpu")
@@ -73,6 +74,8 @@ class SplitHalf(OwnHalf):
         self._networks: SplitNetworks | None = None
         if not about.predicts:
             return
+        if stored.get("offset"):
+            raise export_error("a model with an offset (data.offset, data.exposure) is not exported", "train without it")
         target = stored.get("target")
         self._task = stored_task(train, stored["positive_rate"], TargetScale(**target) if target else None)
         self.unit = max(abs(target["mean"]), target["deviation"]) if target else 1.0
@@ -151,6 +154,8 @@ class SplitHalf(OwnHalf):
         flat, number = graph.keep([-1], np.int64), isinstance(self._task, ScaledTargets)
         seen = graph.apply("Reshape", exact if number else graph.apply("Sigmoid", exact), flat)
         seen = self._undo(graph, seen, lambda: self._base_rate(graph, own.local, inputs, flat))
+        if isinstance(self._task, ScaledRates):
+            seen = graph.apply("Exp", graph.apply("Clip", seen, graph.keep(-MOST_LOG), graph.keep(MOST_LOG)))
         if isinstance(self._task, ScaledTargets):
             scale = self._task.scale
             return graph.calculate("Add", graph.calculate("Mul", seen, scale.deviation), scale.mean)

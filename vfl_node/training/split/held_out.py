@@ -83,15 +83,16 @@ class HeldOutRows:
         session, supervision = self._session, self._supervision
         held_out = np.concatenate(batches)
         owned, labels = supervision.owned[held_out], supervision.labels[held_out]
+        offsets = None if supervision.offset_values is None else supervision.offset_values[held_out][owned]
         of_batches = list(zip(logits, batches, strict=True))
         scores = np.concatenate([supervision.expectation(*each) for each in of_batches])
         alone, own = self._measure_alone(held_out)
         evaluation = assess(
             self._evaluate,
             labels[owned],
-            supervision.task.output(scores[owned]),
+            supervision.task.output(scores[owned], offsets),
             alone,
-            supervision.own_task.constant(int(np.count_nonzero(owned))),
+            supervision.own_task.constant(int(np.count_nonzero(owned)), offsets),
             self._resampling,
             rival=boosted_tree.train(session, self._data, own, self._private.derive("tree")),
             aligned=train_on_aligned_rows(
@@ -131,13 +132,15 @@ class HeldOutRows:
         )
         task = self._supervision.own_task
         logits = logits_alone(self._session, self._data, own, task, self._private.derive("network"))
-        return None if logits is None else task.output(task.plain_scores(logits)), own
+        offsets = None if table.offsets is None else table.offsets[own.tested]
+        return None if logits is None else task.output(task.plain_scores(logits), offsets), own
 
     def _contributions(self, inputs: HeldOutInputs, logits_of: LogitsOf, randomness: Randomness) -> dict[str, Repeats]:
         """What each party's columns are worth on the held-out rows."""
         supervision, size = self._supervision, Train.section_of(self._session.job).batch_size
         own = supervision.owned[inputs.positions]
         labels = supervision.labels[inputs.positions][own]
+        offsets = None if supervision.offset_values is None else supervision.offset_values[inputs.positions][own]
 
         def measure(columns: Positions, embeddings: Sequence[Tensor]) -> Values:
             batches = cut(np.arange(len(columns)), size)
@@ -145,7 +148,7 @@ class HeldOutRows:
             scores = np.concatenate(
                 [supervision.expectation(logits, columns[batch]) for logits, batch in zip(said, batches, strict=True)]
             )
-            output = supervision.task.output(scores[own])
+            output = supervision.task.output(scores[own], offsets)
             return output.metrics(self._evaluate.metrics, labels, self._evaluate.threshold)
 
         active = self._session.name if self._columns else None

@@ -70,6 +70,12 @@ def check_randomised(session: Session) -> None:
             "say target_range: [low, high] beside epsilon: what is publicly known of such targets",
             "task: regression",
         )
+    if train.task == "poisson":
+        raise _refusal(
+            "gives answers below 0, too, and a count is none",
+            "say task: regression, with target_range beside epsilon",
+            "task: poisson",
+        )
     if train.class_weight is not None:
         raise _refusal(
             "does not know the class of a row, and train.class_weight weighs rows by it",
@@ -135,11 +141,11 @@ def replace_labels(session: Session, data: TrainingData) -> TrainingData:
     return replace(data, table=replace(table, labels=labels))
 
 
-def learnt_task(session: Session, answers: NDArray[Any]) -> SplitTask:
+def learnt_task(session: Session, answers: NDArray[Any], offsets: NDArray[np.float64] | None = None) -> SplitTask:
     """The job's task as a network learns it of ``answers``, the labels trained on where there is no such defence."""
     params, train = find_defence(session.policy.protection), Train.section_of(session.job)
     if params is None or train.task == "regression":
-        return task_of(train, answers)
+        return task_of(train, answers, offsets)
     return RandomisedClasses(*facts_of_classes(train, answers), epsilon=params.epsilon)
 
 
@@ -171,8 +177,10 @@ class RandomisedClasses(ClassLabels):
         """As :meth:`ClassTask.losses`, corrected; ``targets`` are answers."""
         return corrected_losses(logits, targets, self.classes, self.epsilon)
 
-    def mean_loss(self, labels: NDArray[Any], scores: NDArray[np.float64]) -> float | None:
-        """As :meth:`ClassTask.mean_loss`: NLL of answers, by what ``scores`` say of them."""
+    def mean_loss(
+        self, labels: NDArray[Any], scores: NDArray[np.float64], weights: NDArray[np.float64] | None = None
+    ) -> float | None:
+        """As :meth:`ClassTask.mean_loss`: NLL of answers, by what ``scores`` say of them; settings allow no ``weights``."""
         other = move_probability(self.classes, self.epsilon)
         return measure(("nll",), labels, other + (1 - self.classes * other) * scores)["nll"]
 

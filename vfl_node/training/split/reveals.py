@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from vfl_node.job import Job
 from vfl_node.ledger import Declaration
+from vfl_node.roles import NUMBER_TASKS
 from vfl_node.training.network.reveals import figures, stopping
 from vfl_node.training.split.config import Train
 
@@ -52,7 +53,7 @@ def _declare_of_passive(job: Job, name: str) -> Iterator[Declaration]:
 def _declare_of_active(job: Job, name: str) -> Iterator[Declaration]:
     """What the passive party ``name`` may learn of the active one, and of other passive ones."""
     parties, train, evaluate = job.parties, Train.section_of(job), job.evaluate
-    active, target = parties.active, "residual" if train.task == "regression" else "label"
+    active, target = parties.active, "residual" if train.task in NUMBER_TASKS else "label"
     times = _times(job)
     yield Declaration(
         name,

@@ -26,6 +26,7 @@ from vfl_node.models.storage import add_prefix, take_part
 from vfl_node.session.session import Session
 from vfl_node.training.network.half import Positions
 from vfl_node.training.network.positioned_input import PositionedInput
+from vfl_node.training.row_weights import drawn_rows, shared_weights
 from vfl_node.training.split.base_rates import base_rates, model_alone
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.missing.calibration import Composition
@@ -49,6 +50,7 @@ class Supervision:
         owned: bool[m], which shared rows this party owns.
         labelled: those of ``training`` among them.
         table: the party's, with answers in place of labels where a defence answers for them.
+        offset_values: float64[m], the offset at each shared position, as the table has it; None: there are none.
         task: what the network learns, of answers where a defence randomises labels.
         own_task: the task of the labels themselves.
         targets: float32[m] or [m, K] on the device, as the loss reads them.
@@ -67,7 +69,10 @@ class Supervision:
         self.owned = data.alignment.owned
         self._training, self._validation = training, validation
         self.labelled = _select_labelled(self.owned, training, validation)
-        self.task = learnt_task(session, self._answers[self.labelled])
+        offsets = data.table.offsets
+        self.offset_values = None if offsets is None else offsets[drawn_rows(data.alignment, draws.derive("offsets"))]
+        of_labelled = None if self.offset_values is None else self.offset_values[self.labelled]
+        self.task = learnt_task(session, self._answers[self.labelled], of_labelled)
         self.own_task = own_task(session, self.task, self.labels[self.labelled])
         self.targets = self.task.targets(self._answers).to(session.machine.device)
         self.real = torch.from_numpy(self.owned).to(session.machine.device)
@@ -81,6 +86,14 @@ class Supervision:
             mix = Composition.from_view(data.alignment, missing.shares, missing.calibration_for)
         self.calibration = self.task.calibration(missing.calibration, mix, rate)
         self._base_rate = torch.full((len(self.owned),), self.task.rate, device=session.machine.device)
+        table_weights = data.table.weights
+        self._weights: NDArray[np.float64] | None = None
+        if table_weights is not None:
+            self._weights = shared_weights(table_weights, data.alignment, self.labelled, draws.derive("weights"))
+        self._offsets: Tensor | None = None
+        if self.offset_values is not None:
+            self._offset_columns = data.table.offset_columns
+            self._offsets = self.task.offsets(self.offset_values).to(session.machine.device)
         self._newest: tuple[Positions, Tensor, Tensor] | None = None
         self._alone: Classifier | None = None
 
@@ -122,6 +135,10 @@ class Supervision:
             self._newest = positions, self.targets[rows], self._base_rate[rows]
         return self._newest[1:]
 
+    def add_offsets(self, logits: Tensor, positions: Positions) -> Tensor:
+        """``logits`` of the rows at ``positions`` with the offset of each, if the owner's settings name a column of them."""
+        return logits if self._offsets is None else logits + self._offsets[torch.from_numpy(positions)]
+
     def base_rate(self, positions: Positions) -> Tensor:
         """q of the rows at ``positions``, float32[B]."""
         return self.look_up(positions)[1]
@@ -146,6 +163,9 @@ class Supervision:
 
     def loss(self, logits: Tensor, targets: Tensor, positions: Positions) -> Tensor:
         """The mean loss of a batch, a scalar with a graph."""
+        if self._weights is not None:  # with calibration "none" alone, whose losses are those of the task
+            weights = torch.from_numpy(self._weights[positions]).float().to(logits.device)
+            return (self.task.losses(logits, targets) * weights).mean()
         return self.calibration.loss(logits, targets, self.base_rate(positions))
 
     def expectation(self, logits: Tensor, positions: Positions) -> NDArray[np.float64]:
@@ -158,7 +178,13 @@ class Supervision:
 
     def mean_loss(self, positions: Positions, scores: NDArray[np.float64]) -> float | None:
         """How far ``scores`` of own rows are from what was to be learnt."""
-        return self.task.mean_loss(self._answers[positions], scores)
+        weights = None if self._weights is None else self._weights[positions]
+        return self.task.mean_loss(self._answers[positions], scores, weights)
+
+    @property
+    def largest_weight(self) -> float:
+        """The most that a row counts in the loss, by its class and by itself."""
+        return self.task.largest_weight * (1.0 if self._weights is None else float(self._weights[self._training].max()))
 
     def tensors(self) -> dict[str, Tensor]:
         """What a checkpoint must hold."""
@@ -171,7 +197,8 @@ class Supervision:
 
     def to_json(self) -> dict[str, Any]:
         """What predictions need: calibration, and what the task knows of its labels."""
-        return {"calibration": self.calibration.to_json(), **self.task.to_json()}
+        offset = {} if self._offsets is None else {"offset": dict(self._offset_columns)}
+        return {"calibration": self.calibration.to_json(), **self.task.to_json(), **offset}
 
 
 def _select_labelled(owned: NDArray[np.bool_], training: Positions, validation: Positions) -> Positions:

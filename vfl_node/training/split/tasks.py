@@ -5,18 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.models.classifier import Classifier
-from vfl_node.training.network.tasks import ClassTask, NumberTask, facts_of_classes
+from vfl_node.training.network.tasks import MOST_LOG, ClassTask, NumberTask, RateTask, facts_of_classes, means_of
 from vfl_node.training.split.class_weight import WeightedIdentity
 from vfl_node.training.split.config import Train
-from vfl_node.training.split.missing.calibration import Calibration, Composition, Rate, calibration
+from vfl_node.training.split.missing.calibration import Calibration, Composition, Probabilities, Rate, calibration
 from vfl_node.training.split.missing.labels.contract import Known
-from vfl_node.training.split.missing.number_calibration import number_calibration
+from vfl_node.training.split.missing.number_calibration import AsPredicted, number_calibration
 from vfl_node.training.targets import TargetScale
 
 LOCAL_RATE_MARGIN = 1e-3
@@ -68,20 +69,50 @@ class ScaledTargets(NumberTask):
         return number_calibration(name, composition, rate)
 
 
+@dataclass(frozen=True)
+class ScaledRates(RateTask, ScaledTargets):
+    """Counts, some of them made up."""
+
+    def calibration(self, name: str, composition: Composition | None, rate: Rate) -> Calibration:
+        """``none``, the only one that a job can have."""
+        return AsRate(self)
+
+
+class AsRate(AsPredicted):
+    """Logits are logarithms of means; ``task`` says the loss."""
+
+    def __init__(self, task: RateTask) -> None:
+        self._task = task
+
+    def loss(self, logits: Tensor, targets: Tensor, base_rate: Tensor) -> Tensor:
+        """The mean over the batch's rows."""
+        return self._task.losses(logits, targets).mean()
+
+    def observed_output(self, logits: Tensor, base_rate: Tensor) -> Tensor:
+        """The mean of each row, scaled, detached."""
+        return logits.detach().clamp(-MOST_LOG, MOST_LOG).exp()
+
+    def probability(self, logits: Tensor, base_rate: Tensor) -> Probabilities:
+        """The same, as it is predicted."""
+        return means_of(logits)
+
+
 SplitTask = ClassLabels | ScaledTargets
 
 
-def task_of(train: Train, labels: NDArray[Any]) -> SplitTask:
-    """As :func:`vfl_node.training.network.tasks.task_of`."""
-    return (
-        ScaledTargets(TargetScale.fit(labels)) if train.task == "regression" else ClassLabels(*facts_of_classes(train, labels))
-    )
+def task_of(train: Train, labels: NDArray[Any], offsets: NDArray[np.float64] | None = None) -> SplitTask:
+    """As :func:`vfl_node.training.network.tasks.task_of`; ``offsets`` of the same rows."""
+    if train.task == "poisson":
+        return ScaledRates(TargetScale.fit_rate(labels, None if offsets is None else np.exp(offsets)))
+    if train.task == "regression":
+        return ScaledTargets(TargetScale.fit(labels))
+    return ClassLabels(*facts_of_classes(train, labels))
 
 
 def stored_task(train: Train, rate: float, target: TargetScale | None) -> SplitTask:
     """The job's task as predictions need it, from what :meth:`ClassLabels.to_json` or its twin gave."""
     if target is not None:
-        return ScaledTargets(target, rate)
+        return (ScaledRates if train.task == "poisson" else ScaledTargets)(target, rate)
     return ClassLabels(train.classes, None, rate)
 
 

@@ -189,7 +189,8 @@ def _check_labels(session: Session) -> None:
 
 async def _active(session: Session, data: TrainingData, journal: Journal) -> Trained:
     train = Train.section_of(session.job)
-    shifted = (data.alignment.missing > 0 and train.missing.calibration == "none") or train.class_weight is not None
+    made_up = data.alignment.missing > 0 and train.missing.calibration == "none"
+    shifted = made_up or train.class_weight is not None or data.table.weights is not None
     return await finish_active(session, data, journal, _result(session, data, journal, journal.evaluations[0]), shifted=shifted)
 
 
@@ -219,7 +220,7 @@ def _result(session: Session, data: TrainingData, journal: Journal, first: Evalu
                 params.model_dump(mode="json", context=LASTING_NAMES) for params in session.policy.protection.defences
             ),
             label_privacy=_label_privacy(session, data, epochs),
-            defence_seconds_share=_share_of_defences(journal),
+            defence_seconds_share=journal.share_of_defences,
             contributions=contributions_of(first.contributions) if first else None,
             unaligned=_unaligned_rows(session, journal),
         ),
@@ -285,13 +286,6 @@ def _noise_epsilons(session: Session, data: TrainingData, epochs: int) -> dict[s
     }
 
 
-def _share_of_defences(journal: Journal) -> float | None:
-    """The share of the time of the first repeat's epochs in which this party's defences moved its model."""
-    if not any(epoch.defence_seconds for epoch in journal.epochs):
-        return None
-    return min(1.0, sum(epoch.defence_seconds for epoch in journal.epochs) / sum(epoch.seconds for epoch in journal.epochs))
-
-
 def _unprotected_warning(session: Session, data: TrainingData) -> tuple[str, ...]:
     """A warning of the columns that no defence names, as protected ones may follow from them."""
     protections = effective(session.policy.protection.defences, outgoing_direction(session.role))
@@ -339,6 +333,7 @@ def _disclosures(session: Session, data: TrainingData, journal: Journal, epochs:
             data.alignment.hides_intersection,
             answer_epsilons(receiver) if sender == session.name else None,
             noised.get(receiver) if sender == session.name else None,
+            sender == session.name and data.table.weights is not None,
         )
 
     def party_disclosures(name: str) -> tuple[Disclosure, ...]:

@@ -34,6 +34,11 @@ class RandomisedParams(DefenceParams):
             raise ValueError("target_range has two numbers, [low, high], the second one larger")
         return self
 
+    @property
+    @override
+    def allows_row_weights(self) -> bool:
+        return False
+
     @override
     def words(self, direction: Direction) -> str:
         return (

@@ -15,6 +15,7 @@ from vfl_node.data.features import Encoder, kind_of
 from vfl_node.data.lists import ListLevels
 from vfl_node.job import Serve
 from vfl_node.models import Architecture, architecture_of, check_version, cut_width
+from vfl_node.roles import NUMBER_TASKS
 from vfl_node.settings.declared import Declared
 from vfl_node.settings.node import DEFAULT_TABLE
 from vfl_node.training.prediction.sides import ServiceTerms
@@ -102,18 +103,19 @@ class SplitModel:
     def scoring(self) -> tuple[str, SplitTask]:
         """At the active party: JSON of the calibration, and what its labels are. Raises StateError if missing."""
         stored = self._stored
-        regression = self.train.task == "regression"
-        if stored.calibration is None or stored.positive_rate is None or regression != (stored.target is not None):
+        numbers = self.train.task in NUMBER_TASKS
+        if stored.calibration is None or stored.positive_rate is None or numbers != (stored.target is not None):
             raise damage_error(_WHAT, _HINT)
         return stored.calibration, stored_task(self.train, stored.positive_rate, stored.target)
 
+    @property
+    def offset_columns(self) -> Mapping[str, str]:
+        """``offset`` or ``exposure`` → the column behind it; empty without, and at a passive party."""
+        return self._stored.offset
+
     @cached_property
     def _stored(self) -> _StoredModel:
-        document = parse(self.state, VERSION, STEPS, what=_WHAT, hint=_HINT)
-        try:
-            return _StoredModel.model_validate(document)
-        except ValidationError:
-            raise damage_error(_WHAT, _HINT) from None
+        return _read(self.state)
 
 
 _Seed = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
@@ -129,6 +131,21 @@ class _StoredModel(BaseModel, extra="forbid", frozen=True):
     positive_rate: float | None = None
     epoch: int = 0
     target: TargetScale | None = None
+    offset: Mapping[str, str] = {}
+
+
+def _read(state: str) -> _StoredModel:
+    """The content of ``state``. Raises StateError if it is none (``E_STATE_CORRUPT``)."""
+    document = parse(state, VERSION, STEPS, what=_WHAT, hint=_HINT)
+    try:
+        return _StoredModel.model_validate(document)
+    except ValidationError:
+        raise damage_error(_WHAT, _HINT) from None
+
+
+def row_numbers(state: str) -> Mapping[str, str]:
+    """As :attr:`SplitModel.offset_columns`, of a stored ``state``. Raises StateError (``E_STATE_CORRUPT``)."""
+    return _read(state).offset
 
 
 def column_kinds(encoder: str) -> dict[str, Declared]:

@@ -16,7 +16,7 @@ from vfl_node.training.prediction.disclosures import RowsTold
 from vfl_node.training.prediction.known_records import predict_known
 from vfl_node.training.prediction.new_records import predict_new
 from vfl_node.training.predictor import Predicted, RequestQueue, ServiceCount, ServiceTally, ShownRows, StoredModel
-from vfl_node.training.split.prediction.model import SplitModel, column_kinds
+from vfl_node.training.split.prediction.model import SplitModel, column_kinds, row_numbers
 from vfl_node.training.split.prediction.sides import Embedder, Scorer
 
 
@@ -32,6 +32,10 @@ class SplitPredictor:
     def column_kinds(self, encoder: str) -> Mapping[str, Declared]:
         """As :func:`~vfl_node.training.split.prediction.model.column_kinds`."""
         return column_kinds(encoder)
+
+    def row_numbers(self, state: str) -> Mapping[str, str]:
+        """As :func:`~vfl_node.training.split.prediction.model.row_numbers`."""
+        return row_numbers(state)
 
     async def predict_known(
         self,

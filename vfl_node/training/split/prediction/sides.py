@@ -15,7 +15,7 @@ from vfl_node.alignment.alignment import NOT_MINE, Alignment
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.features import Encoder, Features
 from vfl_node.data.tables import Table
-from vfl_node.errors import StateError
+from vfl_node.errors import DataError, StateError
 from vfl_node.models.building import build_bottom, build_classifier
 from vfl_node.models.classifier import Classifier
 from vfl_node.models.inputs import ModelInput
@@ -27,6 +27,7 @@ from vfl_node.training.network.half import defence_draws
 from vfl_node.training.network.local import local_logits
 from vfl_node.training.network.positioned_input import PositionedInput
 from vfl_node.training.prediction.sides import EmbeddingSide, Positions, Probabilities, ScoringSide, ServiceSide, Unnamed
+from vfl_node.training.row_weights import drawn_rows
 from vfl_node.training.split.config import SERVED_FEATURES
 from vfl_node.training.split.missing.calibration import Calibration
 from vfl_node.training.split.missing.features.contract import Rows, Substitute, substitute, synthetic_rows
@@ -210,6 +211,16 @@ class Scorer(SplitSide, ScoringSide):
         joint = build_classifier(self.architecture, train, self.inputs.schema, received)
         self._model = load_weights(joint, "", model.weights, device)
         calibration, self._task = model.scoring
+        self._offsets: Tensor | None = None
+        if model.offset_columns:
+            if table.offsets is None:
+                raise DataError(
+                    f"the model reads an offset (column {next(iter(model.offset_columns.values()))!r}), and the table has none",
+                    code="E_COLUMN",
+                    hint="name that column in data.offset or data.exposure, as in training",
+                )
+            rows = drawn_rows(alignment, self.draws.derive("offsets"))
+            self._offsets = self._task.offsets(table.offsets[rows]).to(device)
         self._calibration = Calibration.from_json(calibration, self._task.calibration)
         shifted = train.missing.calibration != "none" and not self.inputs.schema.empty
         self._local: Classifier | None = None
@@ -245,7 +256,8 @@ class Scorer(SplitSide, ScoringSide):
 
     def _logits(self, positions: Positions, embeddings: Sequence[Tensor]) -> Tensor:
         with torch.no_grad():
-            return self._model(self.inputs.take(positions), [embedding.to(self.device) for embedding in embeddings])
+            logits = self._model(self.inputs.take(positions), [embedding.to(self.device) for embedding in embeddings])
+        return logits if self._offsets is None else logits + self._offsets[torch.from_numpy(positions)]
 
     def _rates(self, positions: Positions) -> Tensor:
         """q of each row, float32[B]."""

@@ -85,7 +85,7 @@ class NoLabels(LabelStrategy):
     """No synthetic labels: for an alignment whose rows the active party owns."""
 
     fills: ClassVar[bool] = False
-    tasks: ClassVar[tuple[Task, ...]] = ("classification", "regression")
+    tasks: ClassVar[tuple[Task, ...]] = ("classification", "regression", "poisson")
 
     @override
     def words(self) -> str:
@@ -128,7 +128,7 @@ class SampledLabels(LabelStrategy):
     """A target drawn from the distribution of the real ones."""
 
     implementation: ClassVar[str] = "vfl_node.training.split.missing.labels.made_up:sampled"
-    tasks: ClassVar[tuple[Task, ...]] = ("regression",)
+    tasks: ClassVar[tuple[Task, ...]] = ("regression", "poisson")
 
     @override
     def words(self) -> str:
