@@ -26,6 +26,7 @@ from vfl_node.settings.limits import (
     Budgets,
     Limits,
     LinkageLimits,
+    QueryLimits,
     SizeLimits,
     allows,
     overlay,
@@ -54,6 +55,7 @@ PRESETS: Mapping[Preset, Limits] = {
         budgets=Budgets(
             alignments=None, changes=None, trainings=None, linkages=None, predicted_rows=10**7, models_served=None, epsilon=None
         ),
+        queries_per_peer=QueryLimits(per_day=None, per_epoch=1 << 26),
     ),
     "careful": Limits(),
     "strict": Limits(
@@ -67,6 +69,7 @@ PRESETS: Mapping[Preset, Limits] = {
         linkage=LinkageLimits(max_reuse=50, min_sigma=0.5),
         attacks=AttackLimits(rows=0.6, columns=0.1, labels=0.65),
         budgets=Budgets(alignments=5, changes=0, trainings=2, linkages=1, predicted_rows=1000, models_served=1, epsilon=2.0),
+        queries_per_peer=QueryLimits(per_day=500, per_epoch=5_000),
         hours=("mon-fri 08:00-18:00",),
     ),
 }
