@@ -40,6 +40,7 @@ SENT = {  # lists in the order each side sends them
     "psi": {"active": ["step 1", "step 4"], "passive": ["step 2", "step 3"]},
     "apsi": {"active": ["step 4", "step 8", "step 12"], "passive": ["step 3", "step 6", "step 10"]},
     "psi-pairs": {"active": ["step 1", "step 4", "positions"], "passive": ["step 2", "step 3"]},
+    "upsi": {"active": ["query", "claim"], "passive": ["tags", "answer"]},
 }
 ROLES = ("active", "passive")
 NAMES = ("clinic", "lab")
@@ -254,6 +255,7 @@ def run_alignment(toy_group):
         predict=None,
         table=DEFAULT_TABLE,
         machine=None,
+        cached=None,
         **terms,
     ):
         if protocol == "apsi":
@@ -284,6 +286,7 @@ def run_alignment(toy_group):
                     progress=progress[i],
                     limits=limits,
                     obfuscation=wish,
+                    cached=cached / role if cached else None,
                     **(machine or {"workers": _workers}),
                 )
                 sides.append((align(own, OwnRecords(ids[i], table=table), group=groups[i] if groups else group), spies[i]))

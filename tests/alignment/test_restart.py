@@ -51,11 +51,14 @@ TERMS = {
     "psu": Align(protocol="psu"),
     "psi": Align(protocol="psi"),
     "apsi": Align(protocol="apsi", obfuscation={"fraction": 0.7}),
+    "upsi": Align(protocol="upsi"),
+    "upsi, the active party serves": Align(protocol="upsi", server="active"),
 }
 COVERED = {
     "psu covered": Align(protocol="psu", dummies=2, padding=4),
     "psi covered": Align(protocol="psi", padding=4),
     "apsi covered": Align(protocol="apsi", obfuscation={"size": 1}, padding=4),
+    "upsi covered": Align(protocol="upsi", padding=4),
 }
 ALL = TERMS | COVERED
 IDS = {"active": [b"id%d" % i for i in range(7)], "passive": [b"id%d" % i for i in range(3, 11)]}

@@ -52,20 +52,19 @@ class Questions:
         """
         if self.line in lines:
             return
-        for key, days, most in (
-            ("per_day", 1, self.allowed.per_day),
-            ("per_epoch", self.allowed.rotate_days, self.allowed.per_epoch),
-        ):
+        allowed = self.allowed
+        for key, days, most in (("per_day", 1, allowed.per_day), ("per_epoch", allowed.rotate_days, allowed.per_epoch)):
             begin = (datetime.fromisoformat(now) - timedelta(days=days)).isoformat(timespec="seconds")
             recent = [line for line, at in lines.items() if at > begin]
             # What an accepted loss was of, nobody knows: it may have been all.
             used = (most or 0) if any(line.startswith(LOSS) for line in recent) else sum(map(_count, recent))
             if most is not None and used + self.count > most:
+                period = "a day" if days == 1 else f"{days} days"
                 raise PolicyError(
-                    f"{peer}.queries_per_peer.{key}: {used:,} of {most:,} ids are used in {_days(days)}, and this job asks about "
+                    f"{peer}.queries_per_peer.{key}: {used:,} of {most:,} ids are used in {period}, and this job asks about "
                     f"{self.count:,}",
                     code="E_BUDGET",
-                    hint=f"wait until earlier jobs are {_days(days)} old, ask about fewer ids, or raise queries_per_peer.{key} in "
+                    hint=f"wait until earlier jobs are {period} old, ask about fewer ids, or raise queries_per_peer.{key} in "
                     "the policy: whoever asks about enough ids knows who is in the list",
                     for_peer=tell_why("budget"),
                 )
@@ -73,7 +72,3 @@ class Questions:
 
 def _count(line: str) -> int:
     return int(line.partition(" ")[0])
-
-
-def _days(days: int) -> str:
-    return "a day" if days == 1 else f"{days} days"
