@@ -263,6 +263,7 @@ class World:
             parties=BY_ROLE,
             align=ALL[self.protocol],
             folder=self.lists(role),
+            cached=self.folder / f"{role}-cached",
             memories={channel.peer: self.memories[role]},
             pins=self.pins[role],
             progress=life.progress,
@@ -336,7 +337,7 @@ def check_sent(world, held):
     """In the last attempt each list was sent from the first row on that its receiver did not hold."""
     for role in ROLES:
         lengths = clean(world.protocol)[3][role].sent
-        assert world.lives[role].sent.keys() == lengths.keys()
+        assert world.lives[role].sent.keys() in (lengths.keys(), lengths.keys() - {"tags"})  # those may be cached
         for name, (start, rows) in world.lives[role].sent.items():
             assert start == held[OTHER[role]].get(name, 0)
             assert rows == lengths[name][1] - start
@@ -481,7 +482,9 @@ ANSWERS = {  # to each list that the next one is computed from; to the others no
     },
     "psi": {"step-1": "step-3", "step-2": "step-4"},
     "apsi": {"step-3": "step-8", "step-4": "step-6", "step-6": "step-8", "step-8": "step-10", "step-10": "step-12"},
+    "upsi": {"query": "answer", "answer": "claim"},
 }
+ANSWERS["upsi, the active party serves"] = ANSWERS["upsi"]
 
 
 @pytest.mark.parametrize("protocol", TERMS)
@@ -526,7 +529,7 @@ def test_another_list_is_refused(protocol, changed, tmp_path):
         result = world.attempt(seed=event)[honest]
         if held:
             assert isinstance(result, StateError)
-            assert result.code in ("E_REPLAY", "E_STATE_LOST")  # a mark of its own changes what we send, too
+            assert result.code in ("E_REPLAY", "E_STATE_LOST", "E_EPOCH")  # a mark of its own changes what we send, too
             refused += 1
     assert refused > examples(5, fewer=2)
 

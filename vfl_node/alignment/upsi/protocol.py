@@ -57,7 +57,6 @@ from vfl_node.errors import ProtocolError, StateError
 from vfl_node.ledger import Disclosure
 from vfl_node.progress import Advanced
 from vfl_node.session.questions import Questions
-from vfl_node.transport.channel import CHUNK_BYTES
 from vfl_node.transport.generated.vfl.v1 import alignment_pb2
 
 SAFE_BITS = 40
@@ -93,7 +92,7 @@ async def _ask(lists: Lists) -> Alignment:
         StateError: the list that is kept is not the one that S has (``E_CACHE``), or S's key is another one than when the job
             began (``E_EPOCH``).
     """
-    n_s, session, n_c = await lists.meet(receives=("answer",)), lists.session, len(lists.own)
+    n_s, session, n_c = await lists.meet(receives=("tags", "answer")), lists.session, len(lists.own)
     questions = Questions(session.attempt.job_id, n_c, session.policy.limits.queries_per_peer)
     session.memory.check_questions(questions)
     offer = await lists.channel.receive(alignment_pb2.TagsOffered)
@@ -119,7 +118,7 @@ async def _obtain(lists: Lists, offer: alignment_pb2.TagsOffered, code: RiceCode
         ProtocolError: it is none (``E_ELEMENT``), or not the one that was offered (``E_CACHE``).
         StateError: as :func:`_ask`.
     """
-    channel, attempt, least = lists.channel, lists.session.attempt, SAFE_BITS + (len(lists.own) - 1).bit_length()
+    attempt, least = lists.session.attempt, SAFE_BITS + (len(lists.own) - 1).bit_length()
     if not (least <= 8 * code.rest_bytes <= 8 * MOST_REST_BYTES and offer.epoch and len(offer.name) == _NAME_BYTES):
         raise ProtocolError(f"{lists.peer} offers a list of tags that cannot be used", code="E_ELEMENT")
     _pin(lists, offer)
@@ -127,20 +126,17 @@ async def _obtain(lists: Lists, offer: alignment_pb2.TagsOffered, code: RiceCode
     coded = cache.read(code.size)
     if coded is not None and hashlib.sha256(coded).digest() != offer.sha256:
         raise cache.error()
-    column = Column(attempt.folder / "tags", 1, CHUNK_BYTES)
-    try:
-        await channel.send(alignment_pb2.TagsWanted(cached=coded is not None, held=len(column)))
-        if coded is None:
-            async for chunk in channel.receive_chunks(width=1, count=code.size, start=len(column), digest=column.digest):
-                column.append(chunk)
-            if column.digest.digest() != offer.sha256:
-                raise ProtocolError(f"{lists.peer} sends another list of tags than it offers", code="E_CACHE")
-            found = code.decode(coded := column.rows.tobytes())
-            cache.write(coded)
-            return found
+    await lists.channel.send(alignment_pb2.TagsWanted(cached=coded is not None))
+    if coded is not None:
         return code.decode(coded)
-    finally:
-        column.close()
+    width = lists.group.width
+    column = await lists.receive("tags", count=-(-code.size // width), elements=False)
+    coded = column.rows.tobytes()[: code.size]
+    if hashlib.sha256(coded).digest() != offer.sha256:
+        raise ProtocolError(f"{lists.peer} sends another list of tags than it offers", code="E_CACHE")
+    found = code.decode(coded)
+    cache.write(coded)
+    return found
 
 
 async def _serve(lists: Lists) -> Alignment:
@@ -175,10 +171,9 @@ async def _serve(lists: Lists) -> Alignment:
     await lists.channel.send(offer)
     wanted = await lists.channel.receive(alignment_pb2.TagsWanted)
     if not wanted.cached:
-        if wanted.held > code.size:
-            raise ProtocolError(f"{lists.peer} claims {wanted.held} bytes of a list of {code.size}", code="E_COUNT")
-        text = np.frombuffer(coded, dtype=np.uint8).reshape(-1, 1)
-        await lists.channel.send_rows(text, count=code.size, width=1, start=wanted.held)  # 2
+        width = lists.group.width
+        filled = coded.ljust(-(-code.size // width) * width, b"\0")
+        await lists.send("tags", lists.wrap(np.frombuffer(filled, dtype=np.uint8).reshape(-1, width)))  # 2
 
     query = await lists.receive("query", count=n_c)  # 3
     session.memory.count_questions(questions)

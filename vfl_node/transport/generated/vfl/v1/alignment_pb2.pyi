@@ -79,9 +79,7 @@ class TagsOffered(_message.Message):
     def __init__(self, epoch: _Optional[int] = ..., name: _Optional[bytes] = ..., rest_bytes: _Optional[int] = ..., sha256: _Optional[bytes] = ...) -> None: ...
 
 class TagsWanted(_message.Message):
-    __slots__ = ("cached", "held")
+    __slots__ = ("cached",)
     CACHED_FIELD_NUMBER: _ClassVar[int]
-    HELD_FIELD_NUMBER: _ClassVar[int]
     cached: bool
-    held: int
-    def __init__(self, cached: bool = ..., held: _Optional[int] = ...) -> None: ...
+    def __init__(self, cached: bool = ...) -> None: ...
