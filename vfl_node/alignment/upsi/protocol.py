@@ -62,7 +62,7 @@ from vfl_node.transport.generated.vfl.v1 import alignment_pb2
 SAFE_BITS = 40
 """A wrong tag is found with probability 2^-40 in an epoch."""
 
-_NAME_BYTES = 16
+_NAME_BYTES, _DIGEST_BYTES = 16, 32
 _PLACE = np.dtype("<u4")
 
 
@@ -93,7 +93,7 @@ async def _ask(lists: Lists) -> Alignment:
             began (``E_EPOCH``).
     """
     n_s, session, n_c = await lists.meet(receives=("tags", "answer")), lists.session, len(lists.own)
-    questions = Questions(session.attempt.job_id, n_c, session.policy.limits.queries_per_peer)
+    questions = Questions(lists.channel.job_id, n_c, session.policy.limits.queries_per_peer)
     session.memory.check_questions(questions)
     offer = await lists.channel.receive(alignment_pb2.TagsOffered)
     tags = await _obtain(lists, offer, RiceCode(n_s, offer.rest_bytes))  # 2
@@ -151,7 +151,7 @@ async def _serve(lists: Lists) -> Alignment:
             (``E_EPOCH``).
     """
     n_c, session, limits = await lists.meet(receives=("query", "claim")), lists.session, lists.session.policy.limits
-    questions = Questions(session.attempt.job_id, n_c, limits.queries_per_peer)
+    questions = Questions(lists.channel.job_id, n_c, limits.queries_per_peer)
     session.memory.check_questions(questions)
     epoch = current_epoch(session.memory, lists.secret, limits.queries_per_peer.rotate_days)
     cover = session.memory.secret.derive(f"upsi cover {lists.records.ids.digest().hex()}")
@@ -162,11 +162,9 @@ async def _serve(lists: Lists) -> Alignment:
     name = session.memory.secret.derive(about).bytes(_NAME_BYTES)
     folder = (session.attempt.cached or session.attempt.folder / "cached") / "served"
     k, cache = epoch.key(lists.group, name), CachedLists(folder, lists.peer, epoch.number, name)
-    coded, order = _publish(lists, cache, code, k)  # 1
+    coded, digest, order = _publish(lists, cache, code, k)  # 1
 
-    offer = alignment_pb2.TagsOffered(
-        epoch=epoch.number, name=name, rest_bytes=code.rest_bytes, sha256=hashlib.sha256(coded).digest()
-    )
+    offer = alignment_pb2.TagsOffered(epoch=epoch.number, name=name, rest_bytes=code.rest_bytes, sha256=digest)
     _pin(lists, offer)
     await lists.channel.send(offer)
     wanted = await lists.channel.receive(alignment_pb2.TagsWanted)
@@ -184,27 +182,31 @@ async def _serve(lists: Lists) -> Alignment:
     return _alignment(lists, rows, n_c, epoch.number)
 
 
-def _publish(lists: Lists, cache: CachedLists, code: RiceCode, k: Scalar) -> tuple[bytes, NDArray[np.int64]]:
-    """Step 1: the coded list, and the row of each of its tags, int64[n_s]; as they are kept, or computed now.
+def _publish(lists: Lists, cache: CachedLists, code: RiceCode, k: Scalar) -> tuple[bytes, bytes, NDArray[np.int64]]:
+    """Step 1: the coded list, its SHA-256, and the row of each of its tags, int64[n_s]; as they are kept, or computed now.
 
     Raises:
         StateError: what is kept is damaged (``E_CACHE``).
     """
     canonical = lists.own.canonical_order
-    coded, places = cache.read(code.size), cache.read(code.count * _PLACE.itemsize, ".order")
-    if coded is None or places is None:
+    coded, beside = cache.read(code.size), cache.read(_DIGEST_BYTES + code.count * _PLACE.itemsize, ".order")
+    if coded is None or beside is None:
         tags = np.empty((code.count, 2), dtype=np.uint64)
         done = 0
         for chunk in lists.blind("points", canonical, k).chunks():
             tags[done : done + len(chunk)] = hash_points(chunk, _domain(lists))
             done += len(chunk)
         order = sort_tags(tags)
-        coded, places = code.encode(tags[order]), order.astype(_PLACE).tobytes()
-        cache.write(places, ".order")
+        coded = code.encode(tags[order])
+        beside = hashlib.sha256(coded).digest() + order.astype(_PLACE).tobytes()
+        cache.write(beside, ".order")
         cache.write(coded)
     else:
         lists.session.progress.emit(Advanced(code.count))
-    return coded, canonical[np.frombuffer(places, dtype=_PLACE).astype(np.int64)]
+    digest, places = beside[:_DIGEST_BYTES], np.frombuffer(beside, dtype=_PLACE, offset=_DIGEST_BYTES)
+    if hashlib.sha256(coded).digest() != digest:
+        raise cache.error()
+    return coded, digest, canonical[places.astype(np.int64)]
 
 
 def _check_claim(lists: Lists, claim: Column, tags: TagList, order: NDArray[np.int64], k: Scalar) -> NDArray[np.int64]:
