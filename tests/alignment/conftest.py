@@ -266,10 +266,13 @@ def run_alignment(toy_group):
     ):
         if protocol == "apsi":
             terms.setdefault("obfuscation", {"fraction": 0.6})
+        sent = SENT[protocol]
+        if terms.get("server") == "active":
+            sent = dict(zip(ROLES, reversed(sent.values()), strict=True))
         channels = memory_channels(*NAMES, job_id=job_id)
         spies = [
             Spy(channel._pipe, peer=channel.peer, job_id=channel.job_id).watch(
-                SENT[protocol][role], change, instead, (greet or {}).get(role), (introduce or {}).get(role)
+                sent[role], change, instead, (greet or {}).get(role), (introduce or {}).get(role)
             )
             for channel, role in zip(channels, ROLES, strict=True)
         ]
