@@ -34,6 +34,10 @@ class Epoch:
     seed: bytes = field(repr=False)
     begun: str
 
+    def name(self, about: str) -> bytes:
+        """The name of a list by what it is ``about``, 16 bytes, which tells nothing of that."""
+        return Randomness(self.seed).derive(f"upsi list {about}").bytes(16)
+
     def key(self, group: Group, name: bytes) -> Scalar:
         """The secret scalar of the list that is called ``name``."""
         return group.draw(Randomness(self.seed).derive(f"upsi key {name.hex()}"))

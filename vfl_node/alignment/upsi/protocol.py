@@ -158,8 +158,7 @@ async def _serve(lists: Lists) -> Alignment:
     lists.own = add_cover(lists.records.ids, b"", lists.terms, lists.role, cover, session.memory)
     rest_bits = SAFE_BITS + (limits.queries_per_peer.per_epoch - 1).bit_length()
     code = RiceCode(len(lists.own), -(-rest_bits // 8))
-    about = f"upsi list {epoch.number} {lists.own.digest().hex()} {lists.group.name} {code.rest_bytes}"
-    name = session.memory.secret.derive(about).bytes(_NAME_BYTES)
+    name = epoch.name(f"{lists.own.digest().hex()} {lists.group.name} {code.rest_bytes}")
     folder = (session.attempt.cached or session.attempt.folder / "cached") / "served"
     k, cache = epoch.key(lists.group, name), CachedLists(folder, lists.peer, epoch.number, name)
     coded, digest, order = _publish(lists, cache, code, k)  # 1
