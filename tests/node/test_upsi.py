@@ -21,7 +21,7 @@ ALLOWED = {"protocols": ["psi", "upsi"], "queries_per_peer": {"per_day": 700}}
 def nodes(federations: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
     federation = federations(tmp_path_factory.mktemp("upsi"))
     for name in ("clinic", "lab"):
-        federation.configure(name, everyone=ALLOWED)
+        federation.configure(name, everyone=ALLOWED, accepts=("clinic", "lab"))
     federation.start_both()
     federation.wait_until(lambda: federation.client("clinic").health()["peers"]["lab"]["online"])
     return federation
@@ -49,8 +49,6 @@ def test_it_trains_as_psi_does_and_later_jobs_send_no_list(nodes: Any, trial: An
     (kept,) = (path for path in (state / "cached").iterdir() if path.is_file())
     assert kept.name.startswith("lab-1-")
     assert kept.stat().st_mode & 0o777 == 0o600
-    counted = nodes.client("clinic").jobs()
-    assert counted
 
     # New records: whoever wants predictions asks about them. The lab served in training, and asks now.
     for asker, rows in (("clinic", range(20, 150)), ("lab", range(10, 145))):
