@@ -29,7 +29,7 @@ from vfl_node.node.partner_upgrade import import_counts
 from vfl_node.process.files import read_checked
 from vfl_node.process.machine import utc_now
 from vfl_node.session.counted import BUDGETS, LOSS, OF_A_SET, OF_A_TABLE, Counted, count_new
-from vfl_node.session.questions import KIND, Questions
+from vfl_node.session.questions import KIND, AskedIds
 from vfl_node.session.spent import Account, Expense, Spent
 from vfl_node.settings.bounds import Use, raise_total, rates_of, total_of
 from vfl_node.settings.limits import Budgets
@@ -156,11 +156,11 @@ class PartnerCounts:
                 self._add("spend", {_SPENT: [what.line]})
             return spent
 
-    def check_questions(self, what: Questions) -> None:
+    def check_questions(self, what: AskedIds) -> None:
         """As :meth:`vfl_node.session.memory.Memory.check_questions`."""
         what.check(self._dated(KIND), self.peer, self._now)
 
-    def count_questions(self, what: Questions) -> None:
+    def count_questions(self, what: AskedIds) -> None:
         """As :meth:`vfl_node.session.memory.Memory.count_questions`; it is on the disk when this returns."""
         with self._alone():
             self.check_questions(what)

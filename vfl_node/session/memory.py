@@ -12,7 +12,7 @@ from vfl_node.process.machine import utc_now
 from vfl_node.session.answers import Answer
 from vfl_node.session.counted import Counted
 from vfl_node.session.heads import Heads
-from vfl_node.session.questions import Questions
+from vfl_node.session.questions import AskedIds
 from vfl_node.session.spent import Expense, Spent
 
 
@@ -76,10 +76,10 @@ class Memory(Protocol):
             StateError: earlier ones were drawn under a secret that is gone (``E_STATE_LOST``).
         """
 
-    def check_questions(self, what: Questions) -> None:
+    def check_questions(self, what: AskedIds) -> None:
         """Raise what :meth:`count_questions` would, and count nothing."""
 
-    def count_questions(self, what: Questions) -> None:
+    def count_questions(self, what: AskedIds) -> None:
         """Remember that a job asks about so many ids, unless it is remembered already.
 
         Raises:
@@ -174,12 +174,12 @@ class JointMemory:
         """As :meth:`Memory.answer`, in each. Returns the most."""
         return max(memory.answer(what) for memory in self._memories)
 
-    def check_questions(self, what: Questions) -> None:
+    def check_questions(self, what: AskedIds) -> None:
         """As :meth:`Memory.check_questions`, in each."""
         for memory in self._memories:
             memory.check_questions(what)
 
-    def count_questions(self, what: Questions) -> None:
+    def count_questions(self, what: AskedIds) -> None:
         """As :meth:`Memory.count_questions`, in each, unless one of them refuses."""
         self.check_questions(what)
         for memory in self._memories:
@@ -258,11 +258,11 @@ class MemoryOfOneRun:
         """ε of this job alone."""
         return what.epsilon
 
-    def check_questions(self, what: Questions) -> None:
+    def check_questions(self, what: AskedIds) -> None:
         """What this job alone asks about."""
         what.check({}, "this run", utc_now())
 
-    def count_questions(self, what: Questions) -> None:
+    def count_questions(self, what: AskedIds) -> None:
         """As :meth:`check_questions`."""
         self.check_questions(what)
 

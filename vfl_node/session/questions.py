@@ -21,7 +21,7 @@ KIND = "queries"
 
 
 @dataclass(frozen=True)
-class Questions:
+class AskedIds:
     """The ids that one job asks about.
 
     Attributes:

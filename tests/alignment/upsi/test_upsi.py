@@ -22,7 +22,7 @@ from vfl_node.node.partners import Partner
 from vfl_node.process.files import add_head
 from vfl_node.session.memory import MemoryOfOneRun
 from vfl_node.session.pins import MemoryPins
-from vfl_node.session.questions import Questions
+from vfl_node.session.questions import AskedIds
 from vfl_node.settings.limits import Limits, QueryLimits
 from vfl_node.transport.generated.vfl.v1 import alignment_pb2
 
@@ -283,7 +283,7 @@ def test_it_is_counted_on_the_disk_before_anything_is_answered(run_alignment, pa
 
 
 def test_an_accepted_loss_counts_as_all_ids(partners, clock):
-    questions, lost = Questions("job", 1, QueryLimits()), {"loss 3-abcd": "2027-01-01T00:00:00+00:00"}
+    questions, lost = AskedIds("job", 1, QueryLimits()), {"loss 3-abcd": "2027-01-01T00:00:00+00:00"}
     with pytest.raises(PolicyError, match="2,000 of 2,000"):
         questions.check(lost, "lab", "2027-01-01T12:00:00+00:00")
     with pytest.raises(PolicyError, match="50,000 of 50,000"):

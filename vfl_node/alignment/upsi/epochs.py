@@ -21,7 +21,7 @@ _SEED_BYTES = 32
 
 
 @dataclass(frozen=True)
-class Epoch:
+class KeyPeriod:
     """One key period with one partner.
 
     Attributes:
@@ -43,7 +43,7 @@ class Epoch:
         return group.draw(Randomness(self.seed).derive(f"upsi key {name.hex()}"))
 
 
-def current_epoch(memory: Memory, randomness: Randomness, rotate_days: int) -> Epoch:
+def current_epoch(memory: Memory, randomness: Randomness, rotate_days: int) -> KeyPeriod:
     """The epoch with a partner; a new one if there is none, or it has ended. It is on the disk when this returns.
 
     Args:
@@ -66,6 +66,6 @@ def current_epoch(memory: Memory, randomness: Randomness, rotate_days: int) -> E
     return _read(change_total(memory, "upsi-epoch", change, what="the key by which ids were answered"))
 
 
-def _read(kept: bytes) -> Epoch:
+def _read(kept: bytes) -> KeyPeriod:
     read = json.loads(kept)
-    return Epoch(read["number"], bytes.fromhex(read["seed"]), read["begun"])
+    return KeyPeriod(read["number"], bytes.fromhex(read["seed"]), read["begun"])

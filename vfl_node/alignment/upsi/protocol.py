@@ -56,7 +56,7 @@ from vfl_node.crypto.groups import Scalar
 from vfl_node.errors import ProtocolError, StateError
 from vfl_node.ledger import Disclosure
 from vfl_node.progress import Advanced
-from vfl_node.session.questions import Questions
+from vfl_node.session.questions import AskedIds
 from vfl_node.transport.generated.vfl.v1 import alignment_pb2
 
 SAFE_BITS = 40
@@ -93,7 +93,7 @@ async def _ask(lists: Lists) -> Alignment:
             began (``E_EPOCH``).
     """
     n_s, session, n_c = await lists.meet(receives=("tags", "answer")), lists.session, len(lists.own)
-    questions = Questions(lists.channel.job_id, n_c, session.policy.limits.queries_per_peer)
+    questions = AskedIds(lists.channel.job_id, n_c, session.policy.limits.queries_per_peer)
     session.memory.check_questions(questions)
     offer = await lists.channel.receive(alignment_pb2.TagsOffered)
     tags = await _obtain(lists, offer, RiceCode(n_s, offer.rest_bytes))  # 2
@@ -151,7 +151,7 @@ async def _serve(lists: Lists) -> Alignment:
             (``E_EPOCH``).
     """
     n_c, session, limits = await lists.meet(receives=("query", "claim")), lists.session, lists.session.policy.limits
-    questions = Questions(lists.channel.job_id, n_c, limits.queries_per_peer)
+    questions = AskedIds(lists.channel.job_id, n_c, limits.queries_per_peer)
     session.memory.check_questions(questions)
     epoch = current_epoch(session.memory, lists.secret, limits.queries_per_peer.rotate_days)
     cover = session.memory.secret.derive(f"upsi cover {lists.records.ids.digest().hex()}")
