@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from vfl_node.alignment.reveals import all_pairs, set_sizes
 from vfl_node.job import Job
 from vfl_node.ledger import Declaration
-from vfl_node.roles import OTHER_ROLE
 
 
 def declare(job: Job) -> Iterator[Declaration]:
     """Each thing that a party may learn."""
-    server, client = (job.parties.pair[role] for role in (job.align.server, OTHER_ROLE[job.align.server]))
+    server = job.parties.pair[job.align.server]
+    (client,) = job.parties.others(server)
     yield from set_sizes(job, all_pairs(job))
     for to, other in ((server, client), (client, server)):
         yield Declaration(to, "intersection", f"which of its own records {other} has, too")

@@ -127,7 +127,7 @@ class RiceCode:
         texts = rests.view(f"S{self.rest_bytes}").reshape(-1)
         if not (begins[1 : self.count] | (texts[:-1] <= texts[1:])).all():
             raise _no_list("it is not in order")
-        return TagList(self, ends.astype(np.uint32 if self.count < 1 << 32 else np.int64), rests)
+        return TagList(self, ends, rests)
 
 
 @dataclass(frozen=True)
@@ -136,12 +136,12 @@ class TagList:
 
     Attributes:
         code: of it.
-        ends: uint32[2^upper_bits]: how many tags have this upper part or a smaller one.
+        ends: int64[2^upper_bits]: how many tags have this upper part or a smaller one.
         rests: uint8[count, rest_bytes], of the tags in ascending order.
     """
 
     code: RiceCode
-    ends: NDArray[np.uint32] | NDArray[np.int64]
+    ends: NDArray[np.int64]
     rests: Rows
 
     def find(self, tags: Tags) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -152,8 +152,8 @@ class TagList:
             the list is not among them, and one that comes twice there is so twice.
         """
         upper, rest = self.code.divide(tags)
-        place = np.where(upper > 0, self.ends[np.maximum(upper, 1) - 1], 0).astype(np.int64)
-        end, which = self.ends[upper].astype(np.int64), np.arange(len(tags))
+        place = np.where(upper > 0, self.ends[np.maximum(upper, 1) - 1], 0)
+        end, which = self.ends[upper], np.arange(len(tags))
         found = [(np.empty(0, np.int64), np.empty(0, np.int64))]
         while (left := place < end).any():  # as often as the fullest upper part has tags
             which, place, end = which[left], place[left], end[left]
