@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install --no-com
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-libraries test-all durations faults doctor-faults submit test-compose test-systemd test-browser test-ray deploy-check lint types contracts proto proto-check docs site hashes bench-align bench-paillier bench-florist bench-readers bench-unaligned bench-linkage bench-hidden bench-split bench-serving clean drill-restore drill-rotate soak drill-upgrade capacity
+.PHONY: help demo test test-libraries test-all durations faults doctor-faults submit test-compose test-systemd test-browser test-ray deploy-check lint types contracts proto proto-check docs site hashes bench-align bench-paillier bench-florist bench-readers bench-unaligned bench-linkage bench-upsi bench-hidden bench-split bench-serving clean drill-restore drill-rotate soak drill-upgrade capacity
 
 help: ## this list
 	@echo "make …    (PY=python3.12 chooses the Python that makes $(VENV); 3.10 or newer)"
@@ -164,6 +164,11 @@ bench-unaligned: $(VENV)/dev.stamp ## measure the FedAds network between two nod
 
 bench-linkage: $(VENV)/bench-linkage.stamp ## measure the search for the nearest of 100,000 filters beside faiss and anonlink, about 5 minutes
 	$(BIN)/python -m benchmarks.linkage --out runs/bench/linkage.json
+
+bench-upsi: export OMP_NUM_THREADS := 1
+
+bench-upsi: $(VENV)/dev.stamp ## measure upsi of 1,000 ids against a million, a first job and a later one, about a minute
+	$(BIN)/python -m benchmarks.upsi --out runs/bench/upsi.json
 
 bench-hidden: $(VENV)/dev.stamp ## measure training in shares beside Paillier and split training, about 5 minutes
 	$(BIN)/python -m benchmarks.hidden --out runs/bench/hidden.json

@@ -76,6 +76,7 @@ KINDS = {
     "psu": "align: {protocol: psu}",
     "psi": "align: {protocol: psi}",
     "apsi": "align: {protocol: apsi, obfuscation: {fraction: 0.9}}",
+    "upsi": "align: {protocol: upsi}",
     f"psu, {SEVERAL}": "align: {protocol: psu}",
     f"psi, {SEVERAL}": "align: {protocol: psi}",
     f"psi-pairs, {SEVERAL}": "align: {protocol: psi-pairs}",

@@ -40,6 +40,7 @@ SENT = {  # lists in the order each side sends them
     "psi": {"active": ["step 1", "step 4"], "passive": ["step 2", "step 3"]},
     "apsi": {"active": ["step 4", "step 8", "step 12"], "passive": ["step 3", "step 6", "step 10"]},
     "psi-pairs": {"active": ["step 1", "step 4", "positions"], "passive": ["step 2", "step 3"]},
+    "upsi": {"active": ["query", "claim"], "passive": ["tags", "answer"]},
 }
 ROLES = ("active", "passive")
 NAMES = ("clinic", "lab")
@@ -72,6 +73,12 @@ class Spy(Channel):
             self.names = ["step 12"]
         self.messages.append(message)
         await super().send(message)
+
+    async def receive(self, expected):
+        message = await super().receive(expected)
+        if isinstance(message, alignment_pb2.TagsWanted) and message.cached:
+            self.names.remove("tags")
+        return message
 
     async def send_rows(self, rows, *, count, width, start=0):
         blocks = [rows] if isinstance(rows, np.ndarray) else list(rows)
@@ -254,14 +261,18 @@ def run_alignment(toy_group):
         predict=None,
         table=DEFAULT_TABLE,
         machine=None,
+        cached=None,
         **terms,
     ):
         if protocol == "apsi":
             terms.setdefault("obfuscation", {"fraction": 0.6})
+        sent = SENT[protocol]
+        if terms.get("server") == "active":
+            sent = dict(zip(ROLES, reversed(sent.values()), strict=True))
         channels = memory_channels(*NAMES, job_id=job_id)
         spies = [
             Spy(channel._pipe, peer=channel.peer, job_id=channel.job_id).watch(
-                SENT[protocol][role], change, instead, (greet or {}).get(role), (introduce or {}).get(role)
+                sent[role], change, instead, (greet or {}).get(role), (introduce or {}).get(role)
             )
             for channel, role in zip(channels, ROLES, strict=True)
         ]
@@ -284,6 +295,7 @@ def run_alignment(toy_group):
                     progress=progress[i],
                     limits=limits,
                     obfuscation=wish,
+                    cached=cached / role if cached else None,
                     **(machine or {"workers": _workers}),
                 )
                 sides.append((align(own, OwnRecords(ids[i], table=table), group=groups[i] if groups else group), spies[i]))

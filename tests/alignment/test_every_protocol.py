@@ -10,7 +10,8 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.session.memory import MemoryOfOneRun
 from vfl_node.transport.generated.vfl.v1 import alignment_pb2, session_pb2
 
-EVERY = pytest.mark.parametrize("protocol", ["psu", "psi", "apsi", "psi-pairs"])
+OF_LISTS = ["psu", "psi", "apsi", "psi-pairs"]
+EVERY = pytest.mark.parametrize("protocol", [*OF_LISTS, "upsi"])
 IDS_A, IDS_P = [b"%d" % i for i in range(17)], [b"%d" % i for i in range(9, 33)]
 
 
@@ -47,7 +48,7 @@ def test_permuting_the_input_permutes_nothing_the_peer_sees(run_alignment, proto
         np.testing.assert_array_equal(rows, np.where(other == NOT_MINE, NOT_MINE, order[other]))
 
 
-@EVERY
+@pytest.mark.parametrize("protocol", OF_LISTS)  # upsi sends tags and claims in ascending order
 def test_a_list_made_in_the_tables_order_would_show_it(monkeypatch, run_alignment, protocol):
     """The same secret permutations, of the table's order this time: the negative control."""
     in_the_tables_order = property(lambda ids: np.arange(len(ids)))
@@ -86,9 +87,11 @@ def test_every_message_is_of_a_known_kind_and_every_row_an_element(run_alignment
     allowed.add(session_pb2.PhaseEnd)
     if protocol == "apsi":
         allowed.add(alignment_pb2.Obfuscation)
+    if protocol == "upsi":
+        allowed |= {alignment_pb2.TagsOffered, alignment_pb2.TagsWanted}
     assert {type(message) for spy in run.spies for message in spy.messages} == allowed
     for name, rows in run.lists.items():
-        if name != "positions":
+        if name not in ("positions", "tags"):
             groups["curve25519"].decode(rows)
 
 

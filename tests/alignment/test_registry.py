@@ -55,11 +55,11 @@ def test_only_roles_that_pad_announce_more(run_alignment, protocol, role):
 
 def test_the_three_shared_orders_by_their_properties():
     facts = {name: ALIGNMENTS[name] for name in ALIGNMENTS}
-    assert [name for name, of in facts.items() if of.every_row_is_shared] == ["psi", "psi-pairs"]
+    assert [name for name, of in facts.items() if of.every_row_is_shared] == ["psi", "psi-pairs", "upsi"]
     assert [name for name, of in facts.items() if of.can_count_matched_rows] == ["psu"]
     assert [name for name, of in facts.items() if of.is_within_one_set] == ["apsi"]
     shown = {role: [name for name, of in facts.items() if of.shows_shared_records_to(role)] for role in DATA_ROLES}
-    assert shown == {"active": ["psi", "apsi", "psi-pairs"], "passive": ["psi", "psi-pairs"]}
+    assert shown == {"active": ["psi", "apsi", "psi-pairs", "upsi"], "passive": ["psi", "psi-pairs", "upsi"]}
 
 
 def test_options_are_those_of_one_protocol():
@@ -78,7 +78,7 @@ def test_promises_name_the_protocols_that_keep_them():
 def test_a_name_that_is_none_is_refused_with_those_that_are():
     with pytest.raises(UsageError) as caught:
         parse("name: t\nparties: {active: a, passive: b}\nalign: {protocol: pzi}", Job, source="job")
-    assert "it is one of psu, psi, apsi, psi-pairs, linkage" in caught.value.message
+    assert "it is one of psu, psi, apsi, psi-pairs, upsi, linkage" in caught.value.message
     assert "did you mean 'psi'?" in caught.value.hint
     with pytest.raises(UsageError, match=r"'protocols\.1' cannot be '3'"):
         parse("protocols: [psu, 3]", Limits, source="limits")
@@ -127,7 +127,7 @@ def test_an_installed_package_adds_a_protocol(tmp_path):
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: pairs\nVersion: 1\n")
     (about / "entry_points.txt").write_text("[vfl_node.alignments]\npairs = pairs:PAIRS\n")
     path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
-    every, allowed = "psu,psi,apsi,psi-pairs,linkage,pairs", "psu,psi,apsi,pairs"
+    every, allowed = "psu,psi,apsi,psi-pairs,upsi,linkage,pairs", "psu,psi,apsi,pairs"
     assert output(PROGRAM, PYTHONPATH=path).strip() == f"{every},{allowed},pairs of records"
 
 

@@ -22,6 +22,7 @@ TERMS = {
     "psu": "align: {protocol: psu}\n",
     "psi": "align: {protocol: psi}\n",
     "apsi": "align: {protocol: apsi, obfuscation: {size: 144}}\n",
+    "upsi": "align: {protocol: upsi}\n",
 }
 SENT = {  # who sends which list, of how many rows
     "psu": {
@@ -33,6 +34,7 @@ SENT = {  # who sends which list, of how many rows
         "clinic": {"step-4": 160, "step-8": 144, "step-12": 144},
         "lab": {"step-3": 160, "step-6": 160, "step-10": 144},
     },
+    "upsi": {"clinic": {"query": 160, "claim": 120}, "lab": {"tags": 37, "answer": 160}},
 }
 COMPUTED = {  # who computes and stores which
     "psu": {
@@ -51,6 +53,7 @@ COMPUTED = {  # who computes and stores which
         "clinic": ("step-4", "step-3-powers", "step-8", "step-10-powers", "own"),
         "lab": ("step-3", "step-4-powers", "step-8-powers", "step-12-powers"),
     },
+    "upsi": {"clinic": ("query", "answer-powers"), "lab": ("points", "answer", "claimed")},
 }
 PLACES: dict[str, Callable[[str, int], int]] = {  # rows of the list before the death
     "start": lambda what, count: 0,
@@ -68,6 +71,8 @@ SOME = [  # in one process tests/alignment/test_restart.py has many more
     ("psu", "lab", "append", "step-12-reply-powers", "middle"),
     ("psi", "lab", "append", "step-1", "start"),
     ("apsi", "clinic", "append", "step-6", "end"),
+    ("upsi", "lab", "append", "answer", "middle"),
+    ("upsi", "clinic", "append", "tags", "start"),
 ]
 
 
@@ -81,7 +86,8 @@ class Nodes:
         for name in OTHER:
             self.folder(name).mkdir()
             federation.programs[name] = partial(forked, killed_node.run, self.folder(name))
-            federation.configure(name, everyone={"budgets": {"trainings": 10_000}})  # every case trains over the same records
+            allowed = {"budgets": {"trainings": 10_000}, "protocols": list(TERMS), "queries_per_peer": {"per_day": None}}
+            federation.configure(name, everyone=allowed)  # every case trains over the same records
         federation.start_both()
         self._clean: dict[str, Any] = {}
 
@@ -98,7 +104,9 @@ class Nodes:
                 kept.unlink()  # each case is the first job: no promise of another protocol holds, no set is drawn already
             (self.folder(name) / "stored").unlink(missing_ok=True)
         for name, (what, among, place) in deaths.items():
-            rows = {"own": 160} | {key: count for lists in SENT[protocol].values() for key, count in lists.items()}
+            rows = {"own": 160, "points": 160, "claimed": 120} | {
+                key: count for lists in SENT[protocol].values() for key, count in lists.items()
+            }
             count = rows[among.removesuffix("-powers")]
             (self.folder(name) / "death").write_text(f"{what} {among} {PLACES[place](what, count)} {int(of)}")
         self.federation.wait_until(lambda: self.federation.client("clinic").health()["peers"]["lab"]["online"])

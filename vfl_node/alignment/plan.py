@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar
 
 from vfl_node.alignment.costs import Counts, ListCost, stage_counts, total
@@ -11,6 +11,7 @@ from vfl_node.alignment.several.costs import PartyCounts, counts_of_several
 from vfl_node.alignment.several.stages import stages_of_several
 from vfl_node.configuration.registry import load
 from vfl_node.job.alignment import Align, AlignmentSpec
+from vfl_node.roles import Role
 from vfl_node.settings.node import Obfuscation
 
 
@@ -42,6 +43,10 @@ class AlignmentPlan(ABC):
     def is_duplex(self, parties: int) -> bool:
         """Whether each of so many data parties sends its lists of a stage while it receives those of the other one."""
         return False
+
+    def bytes_beside(self, n_a: int, n_p: int) -> Mapping[Role, int]:
+        """Role → bytes that this party sends once beside lists of elements, where it sends some; arguments as :meth:`lists`."""
+        return {}
 
     def counts(self, n_a: int, n_p: int, m: int) -> Counts:
         """What the whole alignment costs; arguments as :meth:`lists`."""

@@ -311,9 +311,12 @@ def _cost(plan: Plan, machine: Machine, terms: Align, sizes: Sequence[int], shar
     own_size = sizes[parties.data.index(plan.party)]
     told = protocol.bytes_a_row * m  # by the active party to each other one
     told_by, told_to = (told * len(parties.passive), 0) if plan.party == parties.active else (0, told)
+    beside = protocol.bytes_beside(*sizes) if len(sizes) == 2 else {}
+    own_beside = beside.get(data_role(parties, plan.party), 0)
+    told_by, told_to = told_by + own_beside, told_to + sum(beside.values()) - own_beside
     of_stage = max if protocol.is_duplex(len(sizes)) else sum
     elements = sum(of_stage((stage[0].sent, stage[0].received)) for stage in in_stages)  # the active party's
-    on_wire = elements * width + told * len(parties.passive)
+    on_wire = elements * width + told * len(parties.passive) + sum(beside.values())
     computing_s = sum(max(_seconds(machine, each, width, machine.cores) for each in stage) for stage in in_stages)
     turns = len(in_stages) + 2  # sizes before, the phase's end after
     wire_s = on_wire * 8 / (plan.rate_mbit_s * 1e6) + turns * plan.rtt_ms / 1e3

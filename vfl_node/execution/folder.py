@@ -50,6 +50,11 @@ class JobFolder(JobOutcome):
         return self.path / "lists"
 
     @property
+    def cached(self) -> Path:
+        """Lists of tags that outlive the job, beside the folder of all jobs (:mod:`vfl_node.alignment.upsi.cached`)."""
+        return self.path.parent.with_name("cached")
+
+    @property
     def checkpoints(self) -> Path:
         """Training checkpoints."""
         return self.path / "checkpoints"

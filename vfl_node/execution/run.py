@@ -166,7 +166,9 @@ def set_up(
         name=settings.name,
         peers=channels,
         randomness=randomness,
-        attempt=Attempt(number=attempt, job_id=job_id, folder=folder.path, pins=folder, split=split, start=start),
+        attempt=Attempt(
+            number=attempt, job_id=job_id, folder=folder.path, pins=folder, split=split, start=start, cached=folder.cached
+        ),
         memories=memories,
         progress=_TracedProgress(progress, trace),
         machine=_machine(settings),

@@ -56,12 +56,14 @@ class AlignmentSpec:
         synthetic_rows_at: roles that may meet shared rows whose records they do not own.
         intersection_hidden_from: roles that do not learn how many records are shared, whatever the job's options are.
         padded_roles: roles whose sets ``align.padding`` rounds up.
-        options: which of the options ``obfuscation`` and ``dummies`` of the job's ``align`` section it has.
+        options: which of the options ``obfuscation``, ``dummies`` and ``server`` of the job's ``align`` section it has.
         allowed_by_default: whether a careful policy allows it that does not name it in ``protocols``.
         reveals: ``module:attribute`` of a function from a job to the :class:`~vfl_node.ledger.Declaration` of each thing that a
             party may learn by it; empty: it does not say.
         ways: keys of the job's ``align`` section in each way to run it that tells something else, the usual one first
             (:mod:`vfl_node.plans.combinations`).
+        answers_questions: whether one party answers the other's ids under a key that lasts over jobs. Then each id counts, and
+            no pair of sets.
         by_similarity: whether each row is a record of the active party with several records of the passive one that are like it
             (candidates), instead of one record that parties have in common.
     """
@@ -80,6 +82,7 @@ class AlignmentSpec:
     by_similarity: bool = False
     reveals: str = ""
     ways: tuple[Mapping[str, Any], ...] = (MappingProxyType({}),)
+    answers_questions: bool = False
 
     @property
     def coordinated(self) -> bool:
@@ -116,6 +119,10 @@ class AlignmentSpec:
         """
         return self.synthetic_rows_at <= {role} and not self.by_similarity
 
+    def on(self, align: Align) -> AlignmentSpec:
+        """The same in a job with this ``align`` section, where another plan belongs to that."""
+        return self
+
     def check(self, align: Align) -> None:
         """Refuse a job's ``align`` section that does not fit this protocol. Its options are known to be among :attr:`options`.
 
@@ -138,6 +145,7 @@ ALIGNMENTS: Registry[AlignmentSpec] = Registry(
         "psi": "vfl_node.alignment.psi.spec:PSI",
         "apsi": "vfl_node.alignment.apsi.spec:APSI",
         "psi-pairs": "vfl_node.alignment.psi_pairs.spec:PSI_PAIRS",
+        "upsi": "vfl_node.alignment.upsi.spec:UPSI",
         "linkage": "vfl_node.alignment.linkage.spec:LINKAGE",
     },
     check=instance_of(AlignmentSpec),
@@ -211,6 +219,11 @@ class Align(Frozen):
         le=100_000_000,
         description="psu only: each set grows by twice as many dummy ids; dummies + 1 sizes of the intersection stay possible",
     )
+    server: Literal["active", "passive"] = Field(
+        default="passive",
+        description="upsi only: the role of the party that answers, whose set is the large one; it sends a list once for many "
+        "jobs. The other party asks",
+    )
     at_most: int | None = Field(
         default=None,
         ge=1,
@@ -247,6 +260,8 @@ class Align(Frozen):
             fields.pop("comparison", None)
         if self.reuse is None:
             fields.pop("reuse", None)
+        if self.server == "passive":
+            fields.pop("server", None)
         return fields
 
     @field_validator("obfuscation", mode="before")
@@ -270,7 +285,8 @@ class Align(Frozen):
 
     @model_validator(mode="after")
     def _fits_the_protocol(self) -> Align:
-        options = {"obfuscation": self.obfuscation is not None, "dummies": self.dummies > 0, **self._of_linkage}
+        options = {"obfuscation": self.obfuscation is not None, "dummies": self.dummies > 0, "server": self.server == "active"}
+        options |= self._of_linkage
         for option, given in options.items():
             if given and option not in self.spec.options:
                 suited = " or ".join(name for name, spec in ALIGNMENTS.usable() if option in spec.options)
@@ -298,4 +314,4 @@ class Align(Frozen):
         Raises:
             UsageError: the package that adds it cannot be loaded (``E_EXTENSION``).
         """
-        return ALIGNMENTS[self.protocol]
+        return ALIGNMENTS[self.protocol].on(self)

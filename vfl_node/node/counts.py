@@ -2,7 +2,8 @@
 
 All of it stands in the partner's lane (:mod:`vfl_node.trust.lanes`), as lines of several kinds::
 
-    count, spend, answer    something was counted: its line, under the kind that it is counted among
+    count, spend, answer,   something was counted: its line, under the kind that it is counted among
+    question
     reserve                 a job has set something aside, before it aligned: it counts
     release                 the job has ended, and what it had set aside and not used counts no more
     extend                  both owners have agreed on more of a budget until a day
@@ -28,6 +29,7 @@ from vfl_node.node.partner_upgrade import import_counts
 from vfl_node.process.files import read_checked
 from vfl_node.process.machine import utc_now
 from vfl_node.session.counted import BUDGETS, LOSS, OF_A_SET, OF_A_TABLE, Counted, count_new
+from vfl_node.session.questions import KIND, AskedIds
 from vfl_node.session.spent import Account, Expense, Spent
 from vfl_node.settings.bounds import Use, raise_total, rates_of, total_of
 from vfl_node.settings.limits import Budgets
@@ -154,6 +156,17 @@ class PartnerCounts:
             if what.line not in account.lines or what.line in self._set_aside(_SPENT):
                 self._add("spend", {_SPENT: [what.line]})
             return spent
+
+    def check_questions(self, what: AskedIds) -> None:
+        """As :meth:`vfl_node.session.memory.Memory.check_questions`."""
+        what.check(self._dated(KIND), self.peer, self._now)
+
+    def count_questions(self, what: AskedIds) -> None:
+        """As :meth:`vfl_node.session.memory.Memory.count_questions`; it is on the disk when this returns."""
+        with self._alone():
+            self.check_questions(what)
+            if what.line not in self._lines(KIND):
+                self._add("question", {KIND: [what.line]})
 
     def reserve(self, job_id: str, counts: Sequence[Counted], expenses: Sequence[Expense]) -> None:
         """As :meth:`vfl_node.session.memory.Memory.reserve`; it is on the disk when this returns."""

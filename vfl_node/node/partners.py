@@ -5,7 +5,8 @@ Each partner has a folder (0700) with
 - a secret, from which everything is drawn that hides something and must be the same in every job with this partner;
 - data stored by name;
 - a lane (:mod:`vfl_node.trust.lanes`): which sets of ids were aligned with the partner, how often one of them was trained on,
-  what hidden trainings over a table have spent, and which randomised answers about labels the partner has.
+  what hidden trainings over a table have spent, which randomised answers about labels the partner has, and how many ids were
+  asked about.
 
 Beside the folders lies a secret of the node for all of them (:mod:`vfl_node.node.own_secret`).
 
@@ -37,6 +38,7 @@ from vfl_node.node.partner_upgrade import CLAIMED, SECRET_BYTES
 from vfl_node.process.files import read_checked, remove, write_checked
 from vfl_node.session.answers import Answer, check_secret, mark
 from vfl_node.session.heads import MOST_COMMITS
+from vfl_node.session.questions import KIND as QUESTIONS
 from vfl_node.session.spent import loss_line
 from vfl_node.transport.generated.vfl.v1.session_pb2 import LedgerHead
 from vfl_node.trust.heads import BEGIN, HEAD, LEARNT, LOST, PEER_LOST, LaneHeads
@@ -242,7 +244,7 @@ def accept_loss(counts: PartnerCounts) -> int:
         )
     number, link = missing.entries, missing.link.hex()
     line = loss_line(number, link)
-    lost = {kind: [line] for kind in ("inputs", "changes", "linkages", "spent")}
+    lost = {kind: [line] for kind in ("inputs", "changes", "linkages", "spent", QUESTIONS)}
     counts.lane.append(LOST, {"lines": lost, "entries": number, "link": link})
     claim.write(None)
     return number

@@ -8,9 +8,11 @@ from typing import Any, Protocol
 
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import StateError
+from vfl_node.process.machine import utc_now
 from vfl_node.session.answers import Answer
 from vfl_node.session.counted import Counted
 from vfl_node.session.heads import Heads
+from vfl_node.session.questions import AskedIds
 from vfl_node.session.spent import Expense, Spent
 
 
@@ -72,6 +74,16 @@ class Memory(Protocol):
 
         Raises:
             StateError: earlier ones were drawn under a secret that is gone (``E_STATE_LOST``).
+        """
+
+    def check_questions(self, what: AskedIds) -> None:
+        """Raise what :meth:`count_questions` would, and count nothing."""
+
+    def count_questions(self, what: AskedIds) -> None:
+        """Remember that a job asks about so many ids, unless it is remembered already.
+
+        Raises:
+            PolicyError: they are more than the owner allows (``E_BUDGET``); then nothing is remembered.
         """
 
 
@@ -162,6 +174,17 @@ class JointMemory:
         """As :meth:`Memory.answer`, in each. Returns the most."""
         return max(memory.answer(what) for memory in self._memories)
 
+    def check_questions(self, what: AskedIds) -> None:
+        """As :meth:`Memory.check_questions`, in each."""
+        for memory in self._memories:
+            memory.check_questions(what)
+
+    def count_questions(self, what: AskedIds) -> None:
+        """As :meth:`Memory.count_questions`, in each, unless one of them refuses."""
+        self.check_questions(what)
+        for memory in self._memories:
+            memory.count_questions(what)
+
 
 def mark_secret(memory: Memory) -> bytes:
     """The secret, 32 bytes, by which a node marks its records (:class:`vfl_node.data.marks.Marks`); the same for every peer."""
@@ -234,6 +257,14 @@ class MemoryOfOneRun:
     def answer(self, what: Answer) -> float:
         """ε of this job alone."""
         return what.epsilon
+
+    def check_questions(self, what: AskedIds) -> None:
+        """What this job alone asks about."""
+        what.check({}, "this run", utc_now())
+
+    def count_questions(self, what: AskedIds) -> None:
+        """As :meth:`check_questions`."""
+        self.check_questions(what)
 
 
 def change_total(memory: Memory, name: str, change: Callable[[bytes | None], bytes], *, what: str) -> bytes:

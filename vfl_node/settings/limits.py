@@ -134,6 +134,30 @@ class LinkageLimits(Frozen):
     )
 
 
+class QueryLimits(Frozen):
+    """How many ids a partner may ask about in an alignment by upsi, and how long the key of the answers lasts."""
+
+    per_day: Annotated[Count, MOST] = Field(
+        default=2_000,
+        description="ids within any 24 hours: at the side that serves of a partner's, at the side that asks of this node's. "
+        "null: any number",
+    )
+    per_epoch: Annotated[int, MOST] = Field(
+        default=50_000,
+        ge=1,
+        le=1 << 26,
+        description="the same within any rotate_days. Whoever asks often enough enumerates the list; more answers under one "
+        "key would also weaken the key",
+    )
+    rotate_days: Annotated[int, MOST] = Field(
+        default=30,
+        ge=1,
+        le=366,
+        description="days until this node answers a partner under a new key: whoever has asked about an id knows until then "
+        "whether it is in the list. The list is sent again",
+    )
+
+
 _Auc = Annotated[float, Field(gt=0.5, le=1)] | None
 
 
@@ -223,6 +247,7 @@ class Limits(Frozen):
     linkage: LinkageLimits = LinkageLimits()
     attacks: AttackLimits = AttackLimits()
     budgets: Budgets = Budgets()
+    queries_per_peer: QueryLimits = QueryLimits()
     allow_export: Annotated[bool, MOST] = Field(
         default=False,
         description="whether this node's half of a model may be written to files of its own (vfl-node export). It binds this "

@@ -26,6 +26,7 @@ from vfl_node.settings.limits import (
     Budgets,
     Limits,
     LinkageLimits,
+    QueryLimits,
     SizeLimits,
     allows,
     overlay,
@@ -61,6 +62,7 @@ PRESETS: Mapping[Preset, Limits] = {
             models_served=None,
             epsilon=None,
         ),
+        queries_per_peer=QueryLimits(per_day=None, per_epoch=1 << 26),
     ),
     "careful": Limits(),
     "strict": Limits(
@@ -83,6 +85,7 @@ PRESETS: Mapping[Preset, Limits] = {
             models_served=1,
             epsilon=2.0,
         ),
+        queries_per_peer=QueryLimits(per_day=500, per_epoch=5_000),
         hours=("mon-fri 08:00-18:00",),
     ),
 }

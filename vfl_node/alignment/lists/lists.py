@@ -185,6 +185,7 @@ class Lists:
         sender: str | None = None,
         distinct: bool = True,
         lasting: bool = False,
+        elements: bool = True,
     ) -> Column:
         """The list ``name``.
 
@@ -196,6 +197,7 @@ class Lists:
             sender: the party that sends it; None: the only peer.
             distinct: whether two equal elements are refused here; else :meth:`check_distinct` does it on their powers.
             lasting: whether it must be the one that came with the same marks in an earlier job.
+            elements: whether its rows are group elements; others are not looked at.
 
         Raises:
             ProtocolError: another count (``E_COUNT``), an invalid element (``E_ELEMENT``)
@@ -209,16 +211,15 @@ class Lists:
             async for chunk in channel.receive_chunks(
                 width=self.group.width, count=count, max_count=at_most, start=len(column), digest=column.digest
             ):
-                column.append(self.group.checked(chunk, self._workers))
+                column.append(self.group.checked(chunk, self._workers) if elements else chunk)
         self._finish_received(name, column, at_least, lasting)
-        return self.check_distinct(name, column) if distinct else column
+        return self.check_distinct(name, column) if distinct and elements else column
 
     async def receive_powers(self, name: str, scalar: Scalar, *, at_least: int, at_most: int, lasting: bool = False) -> Column:
         """``x^scalar`` for the list ``name``, computed while the rest still arrives.
 
         Raises:
-            ProtocolError: a count outside the bounds (``E_COUNT``), an invalid element
-                (``E_ELEMENT``) or two equal ones (``E_DUPLICATE``), or as :meth:`receive` (``E_MARK``).
+            ProtocolError: a count outside the bounds (``E_COUNT``); or as :meth:`receive`.
             StateError: not the list of an earlier attempt (``E_REPLAY``).
         """
         column, powers = self._columns.column(name), self._columns.column(f"{name} powers")
@@ -242,8 +243,7 @@ class Lists:
     def check_distinct(self, name: str, column: Column) -> Column:
         """The column, once no two of its elements are equal.
 
-        Powers are looked at where there are some: points of Curve25519 that differ by a
-        component of small order have the same power.
+        Powers are looked at where there are some: points of Curve25519 that differ by a component of small order have the same.
 
         Raises:
             ProtocolError: two are equal (``E_DUPLICATE``).

@@ -141,14 +141,14 @@ async def exchange_marks(session: Session, records: OwnRecords, group: str) -> t
     # Whether a part of the overlap is smaller tells a bit more with every other minimum.
     counted = hashlib.sha256(agreed + f"minimum {least}".encode()).digest() if least else agreed
     hides = promises.hides_intersection(terms, role)
-    counts = [aligned_sets(counted, limits.budgets.alignments)]
+    counts = [] if terms.spec.answers_questions else [aligned_sets(counted, limits.budgets.alignments)]
     if hides or not _owner_asks(session):
         counts.append(changed_sets(records.table, sets, limits.budgets.changes, hides=hides))
     for what in counts:  # all of them, before anything is counted
         memory.check(what)
-    number = [memory.count(what) for what in counts][-1]
+    numbers = [memory.count(what) for what in counts]
     promises.hold(memory, identity, terms, role, binding=True)
-    return sets, agreed, least, number if hides else 0
+    return sets, agreed, least, numbers[-1] if hides else 0
 
 
 def _owner_asks(session: Session) -> bool:

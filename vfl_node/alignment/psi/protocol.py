@@ -90,15 +90,15 @@ def _alignment(lists: Lists, ours: Column, theirs: Column, order: NDArray[np.int
                 intersection=len(rows),
                 missing=0,
                 padded=padding > 0,
-                learnt=_learnt(name, None if padding else len(theirs), announced, len(rows), padding),
+                learnt=learnt(name, None if padding else len(theirs), announced, len(rows), padding),
             )
         },
         union=None if padding else own + len(theirs) - len(rows),
-        learnt=_learnt(peer, own, len(theirs), len(rows), padding),
+        learnt=learnt(peer, own, len(theirs), len(rows), padding),
     )
 
 
-def _learnt(other: str, ours: int | None, theirs: int, common: int, padding: int) -> tuple[Disclosure, ...]:
+def learnt(other: str, ours: int | None, theirs: int, common: int, padding: int) -> tuple[Disclosure, ...]:
     """What a party with ``ours`` records learns about the party ``other``, which announced ``theirs`` records."""
     most = "at most " if padding else ""
     own = "its own records" if ours is None else f"its own {ours} records"

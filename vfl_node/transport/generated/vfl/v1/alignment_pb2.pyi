@@ -65,3 +65,21 @@ class Obfuscation(_message.Message):
     same_size: bool
     draw: int
     def __init__(self, again: bool = ..., same_size: bool = ..., draw: _Optional[int] = ...) -> None: ...
+
+class TagsOffered(_message.Message):
+    __slots__ = ("epoch", "name", "rest_bytes", "sha256")
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    REST_BYTES_FIELD_NUMBER: _ClassVar[int]
+    SHA256_FIELD_NUMBER: _ClassVar[int]
+    epoch: int
+    name: bytes
+    rest_bytes: int
+    sha256: bytes
+    def __init__(self, epoch: _Optional[int] = ..., name: _Optional[bytes] = ..., rest_bytes: _Optional[int] = ..., sha256: _Optional[bytes] = ...) -> None: ...
+
+class TagsWanted(_message.Message):
+    __slots__ = ("cached",)
+    CACHED_FIELD_NUMBER: _ClassVar[int]
+    cached: bool
+    def __init__(self, cached: bool = ...) -> None: ...

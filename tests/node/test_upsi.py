@@ -1,0 +1,70 @@
+"""Two real nodes that align by upsi: they train on it, a later job needs no list, and new records are asked about."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.node.test_predictions import new_records
+
+JOB = """\
+align: {protocol: %s}
+train: {bottom: [4], epochs: 1, batch_size: 64}
+evaluate: {test_fraction: 0.3}
+serve: {to: both}
+"""
+ALLOWED = {"protocols": ["psi", "upsi"], "queries_per_peer": {"per_day": 700}}
+
+
+@pytest.fixture(scope="module")
+def nodes(federations: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    federation = federations(tmp_path_factory.mktemp("upsi"))
+    for name in ("clinic", "lab"):
+        federation.configure(name, everyone=ALLOWED, accepts=("clinic", "lab"))
+    federation.start_both()
+    federation.wait_until(lambda: federation.client("clinic").health()["peers"]["lab"]["online"])
+    return federation
+
+
+def run(nodes: Any, protocol: str) -> dict[str, Any]:
+    job_id = nodes.submit(JOB % protocol)
+    for name in ("clinic", "lab"):
+        view = nodes.end(name, job_id)
+        assert view["state"] == "done", (view, nodes.log(name)[-3000:])
+    return {"id": job_id, **{name: nodes.report(name, job_id) for name in ("clinic", "lab")}}
+
+
+def test_it_trains_as_psi_does_and_later_jobs_send_no_list(nodes: Any, trial: Any) -> None:
+    psi, first, second = (run(nodes, protocol) for protocol in ("psi", "upsi", "upsi"))
+    for name in ("clinic", "lab"):
+        for job in (first, second):
+            assert job[name]["alignment"]["rows"] == psi[name]["alignment"]["rows"] == 120
+            assert job[name]["alignment"]["protocol"] == "upsi"
+        learnt = [entry["what"] for entry in first[name]["learnt"]["clinic"]]
+        assert learnt[:3] == ["set size", "intersection", "tag list"]
+    sent = [job["lab"]["alignment"]["bytes_sent"] for job in (first, second)]
+    assert sent[0] - sent[1] > 1_172  # the size of the list
+    state = nodes.folder / "clinic" / "state"
+    (kept,) = (path for path in (state / "cached").iterdir() if path.is_file())
+    assert kept.name.startswith("lab-1-")
+    assert kept.stat().st_mode & 0o777 == 0o600
+
+    # New records: whoever wants predictions asks about them. The lab served in training, and asks now.
+    for asker, rows in (("clinic", range(20, 150)), ("lab", range(10, 145))):
+        job_id = nodes.client(asker).predict_new(first["id"], new_records(trial, asker, rows))["id"]
+        view = nodes.end(asker, job_id)
+        assert view["state"] == "done", (view, nodes.log(asker)[-3000:])
+        report = nodes.report(asker, job_id)
+        assert report["alignment"]["protocol"] == "upsi"
+        assert "tag list" in [entry["what"] for entry in report["learnt"][asker]]
+    for name in ("clinic", "lab"):
+        assert "Traceback" not in nodes.log(name)
+
+    # 160 + 160 + 130 + 135 ids are asked; with 160 more it would be 745 of 700.
+    job_id = nodes.submit(JOB % "upsi")
+    for name in ("clinic", "lab"):
+        view = nodes.end(name, job_id)
+        assert view["state"] == "failed"
+    codes = {nodes.view(name, job_id)["error"]["code"] for name in ("clinic", "lab")}
+    assert "E_BUDGET" in codes

@@ -1,0 +1,168 @@
+"""Sorted tags in a Rice code: a list of n of them takes little more than what tells them apart.
+
+A tag is the first ``tag_bits`` bits of a digest. Its first ⌈log₂ n⌉ bits are its *upper part*, and the other ``rest_bytes``
+bytes its *rest*. A coded list is, one behind the other:
+
+- the upper parts in unary: for each of the 2^⌈log₂ n⌉ possible ones, in order, a 1 for each tag that has it, and a 0; the last
+  byte is filled up with zeros;
+- the rests of all tags, in ascending order of tags.
+
+So n and ``rest_bytes`` give the exact size, which is known before any memory is taken: 2 to 3 bits for each tag beside its
+rest. A Rice code of the differences of whole tags has at most 0.5 bits fewer, and needs numbers of more than 64 bits.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vfl_node.crypto.rows import Rows
+from vfl_node.errors import ProtocolError
+
+Tags = NDArray[np.uint64]
+"""The first 128 bits of digests, as two numbers each: uint64[n, 2]."""
+
+FULLEST = 64
+"""More tags with one upper part than a list of random ones has: the mean is at most 1."""
+
+MOST_REST_BYTES = 11
+"""With an upper part of at most 40 bits a tag stays within 128 bits."""
+
+
+def hash_points(points: Rows, domain: bytes) -> Tags:
+    """The tags of group elements, uint8[n, width]: SHA-256 of the domain and the element, one-way."""
+    begun, width = hashlib.sha256(domain), points.shape[1]
+    text, digests = points.tobytes(), bytearray()
+    for start in range(0, len(text), width):
+        digest = begun.copy()
+        digest.update(text[start : start + width])
+        digests += digest.digest()[:16]
+    return np.frombuffer(digests, dtype=">u8").astype(np.uint64).reshape(-1, 2)
+
+
+def sort_tags(tags: Tags) -> NDArray[np.int64]:
+    """Places of the tags in ascending order, int64[n]."""
+    high, low = tags.T
+    order = np.argsort(high)
+    if (np.diff(high[order]) > 0).all():
+        return order
+    return np.lexsort((low, high))  # a few times slower; digests hardly ever need it
+
+
+@dataclass(frozen=True)
+class RiceCode:
+    """How a list of ``count`` tags is coded.
+
+    Attributes:
+        count: tags.
+        rest_bytes: bytes of the rest of each, 1 to :data:`MOST_REST_BYTES`.
+    """
+
+    count: int
+    rest_bytes: int
+
+    @property
+    def upper_bits(self) -> int:
+        """Bits of the upper part."""
+        return max(1, (self.count - 1).bit_length())
+
+    @property
+    def tag_bits(self) -> int:
+        """Bits of a tag."""
+        return self.upper_bits + 8 * self.rest_bytes
+
+    @property
+    def unary_bytes(self) -> int:
+        """Size of all upper parts."""
+        return (self.count + (1 << self.upper_bits) + 7) // 8
+
+    @property
+    def size(self) -> int:
+        """Size of the coded list, bytes."""
+        return self.unary_bytes + self.count * self.rest_bytes
+
+    def divide(self, tags: Tags) -> tuple[NDArray[np.int64], Rows]:
+        """Upper part, int64[k], and rest, uint8[k, rest_bytes], of each tag."""
+        high, low, bits = tags[:, 0], tags[:, 1], np.uint64(self.upper_bits)
+        upper = (high >> (np.uint64(64) - bits)).astype(np.int64)
+        shifted = np.stack([(high << bits) | (low >> (np.uint64(64) - bits)), low << bits], axis=1)
+        rest = shifted.astype(">u8").view(np.uint8).reshape(-1, 16)
+        return upper, np.ascontiguousarray(rest[:, : self.rest_bytes])
+
+    def encode(self, ascending: Tags) -> bytes:
+        """The list of ``count`` tags, which are given in ascending order.
+
+        Raises:
+            ValueError: as many of them begin alike as no digests do.
+        """
+        upper, rest = self.divide(ascending)
+        if len(upper) and np.bincount(upper).max() > FULLEST:
+            raise ValueError("these tags are no digests")
+        unary = np.zeros(self.unary_bytes * 8, dtype=np.uint8)
+        unary[upper + np.arange(self.count)] = 1
+        return np.packbits(unary).tobytes() + rest.tobytes()
+
+    def decode(self, coded: bytes) -> TagList:
+        """The list that :meth:`encode` made ``coded`` of. There is only one such text for a list, and any other is refused.
+
+        Raises:
+            ProtocolError: it is none (``E_ELEMENT``).
+        """
+        if len(coded) != self.size:
+            raise _no_list(f"it has {len(coded)} bytes, of {self.size}")
+        unary = np.unpackbits(np.frombuffer(coded, dtype=np.uint8, count=self.unary_bytes))
+        used = self.count + (1 << self.upper_bits)
+        zeros = np.flatnonzero(unary[:used] == 0)
+        if unary[used:].any() or len(zeros) != 1 << self.upper_bits or zeros[-1] != used - 1:
+            raise _no_list("its upper parts are none")
+        ends = zeros - np.arange(len(zeros))
+        if np.diff(ends, prepend=0).max() > FULLEST:
+            raise _no_list("too many tags begin alike")
+        rests = np.frombuffer(coded, dtype=np.uint8, offset=self.unary_bytes).reshape(-1, self.rest_bytes)
+        begins = np.zeros(self.count + 1, dtype=bool)  # of tags whose upper part is another one than that before
+        begins[np.concatenate([[0], ends])] = True
+        texts = rests.view(f"S{self.rest_bytes}").reshape(-1)
+        if not (begins[1 : self.count] | (texts[:-1] <= texts[1:])).all():
+            raise _no_list("it is not in order")
+        return TagList(self, ends, rests)
+
+
+@dataclass(frozen=True)
+class TagList:
+    """A list that was decoded.
+
+    Attributes:
+        code: of it.
+        ends: int64[2^upper_bits]: how many tags have this upper part or a smaller one.
+        rests: uint8[count, rest_bytes], of the tags in ascending order.
+    """
+
+    code: RiceCode
+    ends: NDArray[np.int64]
+    rests: Rows
+
+    def find(self, tags: Tags) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """All places of ``tags`` in the list.
+
+        Returns:
+            (which, places), int64[f] each: the tag ``which`` of those that were given is at that place. A tag that is not in
+            the list is not among them, and one that comes twice there is so twice.
+        """
+        upper, rest = self.code.divide(tags)
+        place = np.where(upper > 0, self.ends[np.maximum(upper, 1) - 1], 0)
+        end, which = self.ends[upper], np.arange(len(tags))
+        found = [(np.empty(0, np.int64), np.empty(0, np.int64))]
+        while (left := place < end).any():  # as often as the fullest upper part has tags
+            which, place, end = which[left], place[left], end[left]
+            equal = (self.rests[place] == rest[which]).all(axis=1)
+            found.append((which[equal], place[equal]))
+            place = place + 1
+        whiches, places = zip(*found, strict=True)
+        return np.concatenate(whiches), np.concatenate(places)
+
+
+def _no_list(why: str) -> ProtocolError:
+    return ProtocolError(f"this is no list of tags: {why}", code="E_ELEMENT")
