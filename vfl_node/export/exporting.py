@@ -105,7 +105,8 @@ def export_folder(
     half, report = open_folder(folder, models)
     own = None
     if table is not None and half.about.reads:
-        own = read_cells(table, half.about.reads, id_form=half.about.id_form, source=source)[0]
+        about = half.about
+        own = read_cells(table, about.reads, id_form=about.id_form, source=source, rows=about.rows)[0]
     return export_half(half, report, target, forms=forms, own=own, ids=ids)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from vfl_node.configuration.registry import load
+from vfl_node.data.stored import rows_of
 from vfl_node.errors import StateError
 from vfl_node.halves.graph import export_error
 from vfl_node.halves.half import About, OwnHalf, result_of
@@ -72,4 +73,5 @@ def _describe(job: Job, report: Mapping[str, Any], head: Mapping[str, str]) -> A
         task=job.task,
         classes=tuple(json.loads(head.get("classes", "[]"))),
         threshold=job.evaluate.threshold,
+        rows=rows_of(head["encoder"]),
     )

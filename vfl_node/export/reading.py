@@ -18,7 +18,7 @@ from vfl_node.data.tables import Table
 from vfl_node.data.text_columns import TextColumns
 from vfl_node.errors import DataError, UsageError
 from vfl_node.job import IdForm
-from vfl_node.prediction.requests import fit_source
+from vfl_node.prediction.requests import NO_COLUMNS, fit_source
 from vfl_node.settings.declared import Declared, declare_fitted, kind_of, list_of, notation_of
 from vfl_node.settings.node import Data
 
@@ -33,6 +33,7 @@ def read_cells(
     ids: tuple[str, ...] = (),
     id_form: IdForm | tuple[IdForm, ...] = "text",
     source: Data | None = None,
+    rows: Mapping[str, Declared] = NO_COLUMNS,
 ) -> tuple[Table, TextColumns]:
     """The columns that a half reads, and the text of the id columns.
 
@@ -42,6 +43,7 @@ def read_cells(
         ids: the columns that identify a record; none: rows have their numbers.
         id_form: how ids are compared.
         source: what the party's settings say of its table, where several rows may be one record (``data.aggregate``).
+        rows: as for :func:`~vfl_node.prediction.requests.fit_source`.
 
     Raises:
         DataError: a column is missing (``E_COLUMN``), or the table cannot be read.
@@ -49,7 +51,7 @@ def read_cells(
     with closing(opened):
         reader = opened
         if source and source.aggregate:
-            reader = merge_rows(opened, fit_source(source, reads), id_form=id_form, party=opened.source, label=False)
+            reader = merge_rows(opened, fit_source(source, reads, rows), id_form=id_form, party=opened.source, label=False)
         lacking = [name for name in (*ids, *reads) if name not in reader.names]
         if lacking:
             raise DataError(

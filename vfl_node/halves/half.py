@@ -38,6 +38,7 @@ class About:
         gives: what its first output is.
         width: numbers a row of what it gives to the half that predicts; of that half itself, of what it gets.
         reads: column → what is declared of it.
+        rows: column of the rows that became records in the training → how it was read; empty where each row was one.
         id_form: how the job compares identifiers; several of composite ones.
         task: what the labels are.
         classes: their names at the party with the labels; empty where they have none.
@@ -56,6 +57,7 @@ class About:
     task: Task
     classes: tuple[str, ...] = field(repr=False)
     threshold: float
+    rows: Mapping[str, Declared] = field(default_factory=dict, repr=False)
 
     @property
     def predicts(self) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from vfl_node.data.named import data_of
+from vfl_node.data.stored import rows_of
 from vfl_node.data.tables import Table
 from vfl_node.errors import PeerError, StateError
 from vfl_node.execution.folder import JobFolder
@@ -132,7 +133,8 @@ def prepare(
         asked = read_request(settings, store, job, request)
         return asked.table, Predicting(model, None, asked)
     kinds = predictor_of(model.job.train).column_kinds(model.stored.encoder)
-    records = read_records(settings, model.job, kinds, data_of(settings, model.job), all_columns=True)
+    rows = rows_of(model.stored.encoder)
+    records = read_records(settings, model.job, kinds, data_of(settings, model.job), all_columns=True, rows=rows)
     return records.table, Predicting(model, None, None)
 
 
