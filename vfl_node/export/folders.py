@@ -25,6 +25,14 @@ def job_in(report: Mapping[str, Any]) -> Job:
     return parse_job(json.dumps(report["job"]["spec"]), source="the job of the report")
 
 
+def read_trained(folder: Path) -> dict[str, Any]:
+    """The report of a training at one party. Raises UsageError: there is none (``E_FILE``), or it is another one."""
+    report = read_report(folder)
+    if {"party", "role", "job", "training", "finished"} - report.keys() or not isinstance(report["job"], dict):
+        raise export_error(f"report.json in {folder} is of no training", "name a folder that a job has left")
+    return report
+
+
 def open_folder(folder: Path, models: Mapping[str, str] = NONE_DECLARED) -> tuple[OwnHalf, dict[str, Any]]:
     """The half, and the report of its party.
 
@@ -37,7 +45,7 @@ def open_folder(folder: Path, models: Mapping[str, str] = NONE_DECLARED) -> tupl
             (``E_EXTENSION``).
         StateError: the half is damaged (``E_STATE_CORRUPT``), or another version stored it (``E_STATE_VERSION``).
     """
-    report = read_report(folder)
+    report = read_trained(folder)
     job, party = job_in(report), str(report["party"])
     if not (folder / MODEL).exists():
         raise export_error(

@@ -26,6 +26,9 @@ Given = Any
 """A frame of pandas or polars, an Arrow table, or the path of a file."""
 
 
+_ID_HINT = "name the id columns of the training by --id-column, or id_column"
+
+
 def read_cells(
     opened: Reader,
     reads: Mapping[str, Declared],
@@ -47,7 +50,15 @@ def read_cells(
 
     Raises:
         DataError: a column is missing (``E_COLUMN``), or the table cannot be read.
+        UsageError: ``ids`` are not those of the model.
     """
+    forms = id_form if isinstance(id_form, tuple) else (id_form,) * max(1, len(ids))
+    if ids and len(forms) != len(ids):
+        opened.close()
+        raise UsageError(f"the ids of this model have {len(forms)} columns, and {len(ids)} are named", hint=_ID_HINT)
+    if both := [name for name in ids if name in reads]:
+        opened.close()
+        raise UsageError(f"the half reads column {both[0]!r}, so it is no id", hint=_ID_HINT)
     with closing(opened):
         reader = opened
         if source and source.aggregate:
@@ -68,17 +79,21 @@ def read_cells(
         }
         text = TextColumns(reader, values, {*ids, *(name for name in fitted if name not in values)})
     columns = {name: column_of(text, name, declared) for name, declared in fitted.items()}
-    forms = id_form if isinstance(id_form, tuple) else (id_form,) * len(ids)
     known = ids_of(text, ids, forms) if ids else Identifiers.from_items(b"text:%d" % row for row in range(len(text)))
     return Table(known, columns), text
 
 
 def open_given(given: Given, party: str) -> Reader:
-    """A reader of a party's table. Raises UsageError (``E_FILE``) if there is no such file, else as the reader."""
+    """A reader of a party's table. Raises UsageError if there is no such file (``E_FILE``) or it is none, else as the reader."""
     if isinstance(given, str | os.PathLike):
         if not Path(given).exists():
             raise UsageError(f"there is no file {given}", code="E_FILE", hint="correct its name")
         return open_input(Data(path=Path(given)), party=party)
     from vfl_node.data.readers.arrow import ArrowReader  # loads Arrow
 
-    return ArrowReader(given, source=f"{party}: the table in memory")
+    try:
+        return ArrowReader(given, source=f"{party}: the table in memory")
+    except TypeError:
+        raise UsageError(
+            f"the table of {party} is a {type(given).__name__}", hint="give a frame, an Arrow table, or the path of a file"
+        ) from None
