@@ -41,8 +41,8 @@ def export_half(
         half: the half.
         report: of its party.
         target: a folder, made where there is none; files of an earlier export are replaced.
-        forms: what is wanted; none: a model, a card, and SQL where that is possible. A card also speaks of the half's files that
-            are there already and stay; without wishes none stays.
+        forms: what is wanted; none: a model, a card, and SQL where that is possible, and nothing else of an earlier export
+            stays. A card also speaks of files of the half that stay.
         own: the party's table, of which rows are compared; None: made-up rows are.
         ids: the id columns, for SQL.
 

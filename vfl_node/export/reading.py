@@ -84,7 +84,7 @@ def read_cells(
 
 
 def open_given(given: Given, party: str) -> Reader:
-    """A reader of a party's table. Raises UsageError if there is no such file (``E_FILE``) or it is none, else as the reader."""
+    """A reader of a party's table. Raises UsageError if there is no such file (``E_FILE``), or it is no table."""
     if isinstance(given, str | os.PathLike):
         if not Path(given).exists():
             raise UsageError(f"there is no file {given}", code="E_FILE", hint="correct its name")
