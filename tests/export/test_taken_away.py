@@ -200,7 +200,7 @@ def test_mistakes_are_told(split: Result, tmp_path: Path) -> None:
         assert_fails("E_EXPORT", ["export", str(JobOutcome(sealed).artefacts), str(tmp_path / "x")], "is of no training")
     assert not (tmp_path / "x").exists()
     for asked, words in (
-        ({"active": 5}, "is a int"),
+        ({"active": 5}, "is of type int"),
         ({"active": clinic, "id_column": "age"}, "reads column 'age'"),
     ):
         with pytest.raises(UsageError, match=words):
@@ -223,7 +223,7 @@ def test_mistakes_are_told(split: Result, tmp_path: Path) -> None:
     ):
         with pytest.raises(UsageError, match=words):
             files["clinic"].score(frame, {"lab": parts})  # type: ignore[dict-item]
-    with pytest.raises(UsageError, match="is a int"):
+    with pytest.raises(UsageError, match="is of type int"):
         files["lab"].embed(3)
 
 

@@ -246,8 +246,8 @@ class Result:
             Party → its files.
 
         Raises:
-            UsageError: a half cannot be written so, or there is no such form (``E_EXPORT``), or ``onnx`` or ``onnxruntime`` is not installed
-                (``E_EXTENSION``).
+            UsageError: a half cannot be written so, or there is no such form (``E_EXPORT``); or ``onnx`` or ``onnxruntime`` is
+                not installed (``E_EXTENSION``).
         """
         from vfl_node.data.columns_apart import make_tuple
         from vfl_node.export.exporting import export_folder
