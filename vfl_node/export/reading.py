@@ -95,5 +95,6 @@ def open_given(given: Given, party: str) -> Reader:
         return ArrowReader(given, source=f"{party}: the table in memory")
     except TypeError:
         raise UsageError(
-            f"the table of {party} is of type {type(given).__name__}", hint="give a frame, an Arrow table, or the path of a file"
+            f"the table of {party} is of type {type(given).__name__}",
+            hint="give a frame, an Arrow table, or the path of a file",
         ) from None
