@@ -189,7 +189,7 @@ def test_mistakes_are_told(split: Result, tmp_path: Path) -> None:
         split.export(tmp_path / "x", forms=["onx"])  # type: ignore[list-item]
     assert refused.value.code == "E_EXPORT"
     folder = str(split.folder)
-    assert_fails("E_USAGE", ["export", folder, str(tmp_path / "x"), "--data", "pasive=nofile.csv"], "no half is of 'pasive'")
+    assert_fails("E_USAGE", ["export", folder, str(tmp_path / "x"), "--data", "pasive=nofile.csv"], "no half is of pasive")
     sealed = tmp_path / "jobs" / "trial-1"
     shutil.copytree(split.folder / "lab", JobOutcome(sealed).artefacts)
     JobOutcome(sealed).seal()

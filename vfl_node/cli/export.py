@@ -86,8 +86,9 @@ def _from_folder(folder: Path, target: Path, forms: list[Form], data: list[str],
         raise PolicyError(f"{kept} is of a job of a node, whose policy says whether its halves may leave", hint=hint)
     reports, tables, written = [read_trained(each) for each in folders], _tables(data), list[Path]()
     known = [str(report[key]) for report in reports for key in ("party", "role")]
-    if unknown := next((name for name in tables if name not in known), None):
-        raise UsageError(f"no half is of {unknown!r}", hint=f"the halves are of {', '.join(dict.fromkeys(known))}")
+    if unknown := tables.keys() - known:
+        names = ", ".join(dict.fromkeys(known))
+        raise UsageError(f"no half is of {', '.join(sorted(unknown))}", hint=f"the halves are of {names}")
     for each, report in zip(folders, reports, strict=True):
         path = tables.get(report["party"], tables.get(report["role"]))
         table = None if path is None else open_given(path, report["party"])
