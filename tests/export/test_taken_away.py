@@ -23,7 +23,7 @@ from vfl_node.cli import app
 from vfl_node.data.tables import Table
 from vfl_node.errors import DataError, PolicyError, UsageError, VflError
 from vfl_node.execution.outcome import JobOutcome
-from vfl_node.export.card import HOLDS, _without_values, held
+from vfl_node.export.card import HOLDS, _hide_values, held
 from vfl_node.export.exporting import to_onnx
 from vfl_node.export.folders import open_folder
 from vfl_node.export.joining import score_jointly
@@ -150,7 +150,7 @@ def test_values_that_are_counted_are_not_on_the_card_and_ids_have_their_names(tm
     assert "levels of its categories, which are cells of its table" in card["holds"]
     assert "3 of them count the rows with one value of shop" in written["card.md"]
     assert not [shop for shop in set(shops) for name in ("card.json", "card.md") if shop in written[name]]
-    assert _without_values(["Column 'shop_count_Lidl' is odd"], {"shop_count_Lidl": "shop"}) == ["Column 'shop_count_…' is odd"]
+    assert _hide_values(["Column 'shop_count_Lidl' is odd"], {"shop_count_Lidl": "shop"}) == ["Column 'shop_count_…' is odd"]
     assert '"customer"' in written["passive.sql"]
     assert '"id"' not in written["passive.sql"]
     words = ["export", str(tmp_path / "run"), str(tmp_path / "by id"), "--id-column", "customer", "--sql"]

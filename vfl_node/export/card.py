@@ -88,7 +88,7 @@ def describe(
         **{name: _figures(report.get(name), spec["evaluate"]["metrics"]) for name in _FIGURES},
         "leaks": {name: dict(meter) for name, meter in (report.get("meters") or {}).items() if meter},
         "defences": (training.get("split") or {}).get("defences", []),
-        "warnings": _without_values([*alignment.get("warnings", []), *training["warnings"]], about.counted),
+        "warnings": _hide_values([*alignment.get("warnings", []), *training["warnings"]], about.counted),
         "reads": {name: str(kind_of(declared)) for name, declared in about.reads.items() if name not in about.counted},
         "counts": dict(Counter(about.counted.values())),
         "gives": about.gives,
@@ -113,7 +113,7 @@ def held(half: OwnHalf) -> list[str]:
     return [name for name, there in found.items() if there]
 
 
-def _without_values(sentences: Sequence[str], counted: Mapping[str, str]) -> list[str]:
+def _hide_values(sentences: Sequence[str], counted: Mapping[str, str]) -> list[str]:
     """Sentences of a report, in which the name of a column that counts a value becomes ``shop_count_…``."""
     for name in sorted(counted, key=len, reverse=True):
         shown = COUNT_OF.format(counted[name], "…")

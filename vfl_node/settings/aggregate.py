@@ -132,10 +132,10 @@ class Aggregate(Frozen):
             raise ValueError(f"two columns of the records would be called {twice!r}: leave one out")
         heads = self._heads
         for name in [*names, *heads.values()]:
-            if of := next((each for each, head in heads.items() if name != head and name.startswith(head)), None):
+            if column := next((each for each, head in heads.items() if name != head and name.startswith(head)), None):
                 raise ValueError(
-                    f"a column of the records would be called {name!r}, and names of columns that count values of {of!r} begin "
-                    f"with {heads[of]!r}: give one of them another name, or leave it out"
+                    f"a column of the records would be called {name!r}, and names of columns that count values of {column!r} begin "
+                    f"with {heads[column]!r}: give one of them another name, or leave it out"
                 )
         return self
 
