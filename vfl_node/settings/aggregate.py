@@ -134,8 +134,8 @@ class Aggregate(Frozen):
         for name in [*names, *heads.values()]:
             if column := next((each for each, head in heads.items() if name != head and name.startswith(head)), None):
                 raise ValueError(
-                    f"a column of the records would be called {name!r}, and names of columns that count values of {column!r} begin "
-                    f"with {heads[column]!r}: give one of them another name, or leave it out"
+                    f"a column of the records would be called {name!r}, and names of columns that count values of {column!r} "
+                    f"begin with {heads[column]!r}: give one of them another name, or leave it out"
                 )
         return self
 
