@@ -303,6 +303,12 @@ def test_errors_of_records_name_the_line_where_their_rows_begin(tmp_path: Path) 
         ({"columns": {"amount": "last"}, "order": "id"}, "which is that of data.id or data.label"),
         ({"columns": {"when": "sum"}, "order": "when", "as_of": "2026-10-01"}, "as_of is a day"),
         ({"columns": {"shop": "most"}, "order": "number", "as_of": "2026-10-01"}, "as_of is a day"),
+        (
+            {"columns": {"shop": {"top": 3}}, "rows": "shop_count_all"},
+            "that count values of 'shop' begin with",
+        ),
+        ({"columns": {"shop": {"top": 3}, "shop_count_x": {"values": ["a"]}}}, "with 'shop_count_'"),
+        ({"columns": {"shop": {"top": 3}, "shop_count": "distinct"}}, "would be called 'shop_count_distinct'"),
         ({"columns": {"id": "count"}}, "which is that of data.id or data.label"),
     ],
 )

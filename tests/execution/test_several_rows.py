@@ -16,7 +16,11 @@ from typer.testing import CliRunner
 
 from vfl_node import cli, run
 from vfl_node.api import Result
+from vfl_node.data import stored as encoders
+from vfl_node.data.dates import DAY_S
+from vfl_node.data.design import LinearEncoder
 from vfl_node.data.features import Encoder
+from vfl_node.data.tables import DateColumn
 from vfl_node.errors import DataError
 from vfl_node.execution.inputs import count_input, read_input
 from vfl_node.job import Job
@@ -148,7 +152,14 @@ def test_records_to_predict_are_rows_too_and_have_the_columns_of_the_model(
     assert of == {"x": (1, 0, 4.5, 3), "y": (0, 1, 1, 1)}
     for rows, answers in (("new", 2), ("known", None)):
         monkeypatch.setattr(requests, "predict_of", lambda _, rows=rows: SimpleNamespace(rows=rows))
-        request: Any = (own, job(), SimpleNamespace(classes=()), job(), asked.read_bytes(), kinds if answers else {})
+        request: Any = (
+            own,
+            job(),
+            SimpleNamespace(classes=(), encoder=encoder.to_json()),
+            job(),
+            asked.read_bytes(),
+            kinds if answers else {},
+        )
         if answers:
             assert len(requests.read_request(*request).table) == answers
         else:  # asked for by their ids, once each
@@ -156,6 +167,79 @@ def test_records_to_predict_are_rows_too_and_have_the_columns_of_the_model(
                 requests.read_request(*request)
     again = read_records(own, job(), kinds, own.tables["default"], all_columns=True).table
     assert encoder.transform(again).numeric.tobytes() == encoder.transform(read).numeric.tobytes()
+
+
+NOTATIONS: dict[str, tuple[dict[str, Any], str, str, dict[str, list[float]]]] = {
+    "decimal comma": (
+        {"columns": {"v": ["sum", "last"]}, "order": "t"},
+        "id;t;v\na;1;1,5\nb;1;2.000,5\nb;2;3,25\n",
+        "id;t;v\na;1;1.500\na;2;2.000\n",
+        {"v_sum": [3500], "v_last": [2000]},
+    ),
+    "text of digits": ({"columns": {"v": "distinct"}}, "id,v\na,01\na,1\nb,x\n", "id,v\na,01\na,1\n", {"v_distinct": [2]}),
+    "order of days": (
+        {"columns": {"v": "last"}, "order": "t"},
+        "id,t,v\na,31.01.2026,1\na,01.02.2026,2\nb,13.03.2026,3\n",
+        "id,t,v\na,01.02.2026,5\na,02.01.2026,6\n",
+        {"v_last": [5]},
+    ),
+    "first days, up to a day": (
+        {"columns": {"t": ["min", "days_since_last"]}, "order": "t", "as_of": "2026-03-31"},
+        "id,t\na,31.01.2026\nb,01.02.2026\n",
+        "id,t\na,01.02.2026\n",
+        {"t_min": [20485], "t_days_since_last": [58]},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", NOTATIONS)
+def test_records_to_predict_are_read_as_those_of_the_training(
+    case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever their own cells suggest: numbers, dates and text are written as they were."""
+    aggregate, trained, asked, expected = NOTATIONS[case]
+    (tmp_path / "own.csv").write_text(trained)
+    own = Settings(
+        name="lab",
+        role="passive",
+        data=Data(path=tmp_path / "own.csv", aggregate=aggregate),
+        insecure_loopback=True,
+        policy=Policy(preset="trial"),
+    )
+    read = read_input(own, job())
+    whole = np.arange(len(read))
+    for encoder in (Encoder.fit(read, whole), LinearEncoder.fit(read, "standard")):
+        stored: Any = SimpleNamespace(classes=(), encoder=encoder.to_json())
+        kinds = {name: "date" if name == "t_min" else "numeric" for name in expected}
+        monkeypatch.setattr(requests, "predict_of", lambda _: SimpleNamespace(rows="new"))
+        found = requests.read_request(own, job(), stored, job(), asked.encode(), kinds).table.columns  # type: ignore[arg-type]
+        values = {
+            name: (column.seconds / DAY_S if isinstance(column, DateColumn) else column.values).tolist()  # type: ignore[union-attr]
+            for name, column in found.items()
+        }
+        assert values == expected
+        assert encoders.rows_of(encoder.to_json()) == type(encoder).from_json(encoder.to_json()).rows != {}
+    assert encoders.rows_of("{") == encoders.rows_of("of another trainer") == {}
+
+
+def test_what_is_taken_now_must_suit_what_was_read_then() -> None:
+    with pytest.raises(DataError, match="as in the training") as refused:
+        requests.fit_source(Data(path="x", aggregate={"columns": {"v": "sum"}}), {"v_sum": "numeric"}, {"v": "categorical"})
+    assert refused.value.code == "E_COLUMN"
+
+
+def test_a_model_predicts_rows_as_it_was_trained_on_them() -> None:
+    """Rows of one person, whose numbers alone would be read in another way."""
+    people = [f"p{number}" for number in range(60)]
+    clinic = pd.DataFrame({"id": people, "age": np.arange(60.0), "label": [0, 1] * 30})
+    cells = [f"{1 + number % 2}.{number:03},5" for number in range(120)]
+    lab = pd.DataFrame({"id": people * 2, "v": cells})
+    settings = {"passive": {"data": {"aggregate": {"columns": {"v": "sum"}}}}}
+    result = run({**JOB, "evaluate": {}}, active=clinic, passive=lab, settings=settings, seed=1, progress=False)
+    few = lab.assign(v=[cell.removesuffix(",5") for cell in cells])
+    as_numbers = lab.assign(v=[str(float(cell.removesuffix(",5").replace(".", ""))).replace(".", ",") for cell in cells])
+    said = [result.predict(active=clinic, passive=table).column("probability").to_pylist() for table in (few, as_numbers)]
+    assert said[0] == said[1]
 
 
 def test_an_estimate_counts_records(tables: dict[str, pd.DataFrame], tmp_path: Path) -> None:

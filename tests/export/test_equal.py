@@ -132,14 +132,12 @@ def test_one_wrong_number_is_found(place: str) -> None:
         ]
         wrong = max(constants, key=np.size)
         wrong.flat[wrong.size // 2] += 1e-3 * max(1, abs(wrong.flat[wrong.size // 2]))
-    emit = half.emit
     half.emit = lambda graph_, raw: emitted  # type: ignore[method-assign]
     half.graph = lambda: graph  # type: ignore[method-assign]
     half.raw = lambda graph_: None  # type: ignore[method-assign, assignment, return-value]
     with pytest.raises(UsageError, match="differ by") as refused:
         check_file(half, to_onnx(half), None)
     assert refused.value.code == "E_EXPORT"
-    assert emit is not half.emit
 
 
 def test_a_column_may_be_called_as_an_output() -> None:

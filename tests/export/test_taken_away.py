@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,13 @@ import yaml
 from typer.testing import CliRunner
 
 from tests.export.needs import needs_onnx
+from tests.export.worlds import hidden_half, mixed_table, regression_half
 from vfl_node import Result, load, run
 from vfl_node.cli import app
+from vfl_node.data.tables import Table
 from vfl_node.errors import DataError, PolicyError, UsageError, VflError
 from vfl_node.execution.outcome import JobOutcome
+from vfl_node.export.card import HOLDS, _hide_values, held
 from vfl_node.export.exporting import to_onnx
 from vfl_node.export.folders import open_folder
 from vfl_node.export.joining import score_jointly
@@ -123,6 +127,104 @@ def test_cards_have_no_cells(split: Result, tmp_path: Path) -> None:
     said = (tmp_path / "lab" / "card.md").read_text()
     assert "levels of its categories, which are cells of its table" in said
     assert "no budget counts it" in said
+
+
+@needs_onnx
+def test_values_that_are_counted_are_not_on_the_card_and_ids_have_their_names(tmp_path: Path) -> None:
+    people = [f"p{number}" for number in range(60)]
+    clinic = pd.DataFrame({"customer": people, "age": np.arange(60.0), "label": [0, 1] * 30})
+    shops = np.random.default_rng(1).choice(["Aldi-HIV", "Lidl", "Coop"], 180)
+    lab = pd.DataFrame({"customer": people * 3, "amount": np.arange(180.0), "shop": shops})
+    aggregate = {"columns": {"amount": "mean", "shop": {"top": 3}}}
+    settings = {
+        "active": {"data": {"id": "customer"}},
+        "passive": {"data": {"id": "customer", "aggregate": aggregate}},
+    }
+    keys = {"algorithm": "logistic", "iterations": 1, "key_bits": 2048}
+    job = {"align": {"protocol": "psi"}, "train": keys, "evaluate": {}}
+    result = run(job, active=clinic, passive=lab, settings=settings, progress=False, seed=1, out=tmp_path / "run")
+    written = {path.name: path.read_text() for path in result.export(tmp_path / "out")["passive"] if path.suffix != ".onnx"}
+    card = json.loads(written["card.json"])
+    assert card["reads"] == {"amount_mean": "numeric"}
+    assert card["counts"] == {"shop": 3}
+    assert "levels of its categories, which are cells of its table" in card["holds"]
+    assert "3 of them count the rows with one value of shop" in written["card.md"]
+    assert not [shop for shop in set(shops) for name in ("card.json", "card.md") if shop in written[name]]
+    assert _hide_values(["Column 'shop_count_Lidl' is odd"], {"shop_count_Lidl": "shop"}) == ["Column 'shop_count_…' is odd"]
+    assert '"customer"' in written["passive.sql"]
+    assert '"id"' not in written["passive.sql"]
+    words = ["export", str(tmp_path / "run"), str(tmp_path / "by id"), "--id-column", "customer", "--sql"]
+    assert CliRunner().invoke(app, words).exit_code == 0
+    assert (tmp_path / "by id" / "passive" / "passive.sql").read_text() == written["passive.sql"]
+
+
+def test_a_card_says_which_cells_encodings_hold() -> None:
+    table = mixed_table(dates=False, transforms=False)
+    cells = "quantiles of its columns of numbers, which are cells of its table"
+    for half, there in (
+        (hidden_half(table, "passive", {"epsilon": None}), True),
+        (regression_half(table, "passive", {}, "log"), True),
+        (regression_half(Table(table.ids, {"plain": table.columns["plain"]}), "passive", {}), False),
+    ):
+        assert (cells in [HOLDS[name] for name in held(half)]) == there
+
+
+@needs_onnx
+def test_files_of_an_earlier_export_are_on_the_card_or_gone(split: Result, logistic: Result, tmp_path: Path) -> None:
+    target = tmp_path / "lab"
+    logistic.export(tmp_path)
+    split.export(tmp_path)
+    assert not (target / "lab.sql").exists()
+    split.export(tmp_path, forms=["card"])
+    assert list(json.loads((target / "card.json").read_text())["files"]) == ["lab.onnx"]
+    (target / "lab.onnx").write_bytes((target / "lab.onnx").read_bytes() + b" ")
+    with pytest.raises(UsageError, match="is not the file"):
+        load(target / "lab.onnx")
+
+
+@needs_onnx
+def test_mistakes_are_told(split: Result, tmp_path: Path) -> None:
+    clinic, lab = tables()
+    with pytest.raises(UsageError, match="no form 'onx'") as refused:
+        split.export(tmp_path / "x", forms=["onx"])  # type: ignore[list-item]
+    assert refused.value.code == "E_EXPORT"
+    folder = str(split.folder)
+    assert_fails("E_USAGE", ["export", folder, str(tmp_path / "x"), "--data", "pasive=nofile.csv"], "no half is of pasive")
+    sealed = tmp_path / "jobs" / "trial-1"
+    shutil.copytree(split.folder / "lab", JobOutcome(sealed).artefacts)
+    JobOutcome(sealed).seal()
+    assert_fails("E_POLICY", ["export", str(JobOutcome(sealed).artefacts), str(tmp_path / "x")], "whose policy says")
+    for content in ("{}", '{"party": "lab", "role": "passive", "job": 3, "training": 1, "finished": ""}'):
+        (JobOutcome(sealed).artefacts / "SHA256SUMS").unlink(missing_ok=True)
+        (JobOutcome(sealed).artefacts / "report.json").write_text(content)
+        assert_fails("E_EXPORT", ["export", str(JobOutcome(sealed).artefacts), str(tmp_path / "x")], "is of no training")
+    assert not (tmp_path / "x").exists()
+    for asked, words in (
+        ({"active": 5}, "is of type int"),
+        ({"active": clinic, "id_column": "age"}, "reads column 'age'"),
+    ):
+        with pytest.raises(UsageError, match=words):
+            split.predict(**{"passive": lab, **asked})  # type: ignore[arg-type]
+    half = open_folder(split.folder)[0]
+    half.about = replace(half.about, id_form=("text", "integer"))
+    with pytest.raises(UsageError, match="have 2 columns, and 1 are named"):
+        score_jointly([half, open_folder(split.folder / "lab")[0]], {"active": clinic, "passive": lab})
+    split.export(tmp_path / "files")
+    for party in ("clinic", "lab"):
+        (tmp_path / "files" / party / "card.json").write_text("[]")
+    files = {party: load(tmp_path / "files" / party / f"{party}.onnx") for party in ("clinic", "lab")}
+    part = files["lab"].embed(lab)
+    for frame, parts, words in (
+        (None, part, "table of clinic is missing"),
+        (clinic, [["a"]], "are no numbers"),
+        (clinic, [[1.0], [1.0, 2.0]], "are no numbers"),
+        (clinic, 3.0, "is due"),
+        (clinic, part[:1], "is due"),
+    ):
+        with pytest.raises(UsageError, match=words):
+            files["clinic"].score(frame, {"lab": parts})  # type: ignore[dict-item]
+    with pytest.raises(UsageError, match="is of type int"):
+        files["lab"].embed(3)
 
 
 @needs_onnx

@@ -14,6 +14,7 @@ from vfl_node.data.tables import CategoricalColumn, ListColumn, NumericColumn, T
 from vfl_node.errors import PolicyError, StateError, UsageError
 from vfl_node.node.lineages import Lineages
 from vfl_node.node.partners import Partner
+from vfl_node.process.files import write_checked
 from vfl_node.session.counted import telling_training, telling_training_of_set
 from vfl_node.session.spent import Expense
 from vfl_node.settings.declared import DeclaredList
@@ -129,6 +130,53 @@ def test_other_records_begin_a_count_when_the_owner_says_so(state: Path) -> None
         train(state, "cards", table(range(120)), 4)  # what was under the name before, again
     assert Lineages(state).names("cards") == ("cards",)
     assert train(state, "cards", table(range(500, 610)), 5) == 2
+
+
+def test_tables_that_go_along_are_not_torn_apart(state: Path) -> None:
+    """One is about the records of another one, that one about those of a third, which has none of the first."""
+    for number in range(3):
+        train(state, "b", numbered(range(100)), number)
+    train(state, "a", numbered(range(1000, 1100)), 3)
+    with pytest.raises(PolicyError):
+        train(state, "c", numbered(range(50, 150)), 4)
+    Lineages(state).note("a", numbered(range(50), range(2000, 2050)), SECRET)
+    Lineages(state).accept("a")
+    for name in "ab":
+        assert set(Lineages(state).names(name)) == {"a~1", "b", "c"}
+    with pytest.raises(PolicyError):
+        train(state, "c", numbered(range(50, 150)), 5)
+
+
+def numbered(*ranges: range) -> Table:
+    numbers = [number for each in ranges for number in each]
+    return Table(Identifiers.from_items(b"r%d" % n for n in numbers), {"x": NumericColumn(np.sin(np.array(numbers, float)))})
+
+
+@pytest.mark.parametrize("place", [1, 2, 3])
+def test_what_is_new_is_known_after_a_death_between_writes(state: Path, place: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    Lineages(state).note("cards", table(range(100)), SECRET)
+    writes = iter(range(1, 4))
+
+    def die(path: Path, content: bytes) -> None:
+        if next(writes) == place:
+            raise KeyboardInterrupt
+        write_checked(path, content)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("vfl_node.node.lineages.write_checked", die)
+        with pytest.raises(KeyboardInterrupt):
+            Lineages(state).note("cards", table(range(150)), SECRET)
+    known = Lineages(state).note("cards", table(range(150)), SECRET)
+    assert (known.word, known.added, known.gone) == ("grown", 50, 0)
+
+
+def test_lost_marks_are_no_empty_ones(state: Path) -> None:
+    for number in range(3):
+        train(state, "cards", table(range(100)), number)
+    (state / "tables" / "cards.ever").unlink()
+    with pytest.raises(StateError, match="is gone") as caught:
+        train(state, "loans", table(range(101)), 3)
+    assert caught.value.code == "E_STATE_CORRUPT"
 
 
 def test_what_was_counted_over_other_records_stays_counted(state: Path) -> None:

@@ -251,9 +251,10 @@ class Result:
             Party → its files.
 
         Raises:
-            UsageError: a half cannot be written so (``E_EXPORT``), or ``onnx`` or ``onnxruntime`` is not installed
-                (``E_EXTENSION``).
+            UsageError: a half cannot be written so, or there is no such form (``E_EXPORT``); or ``onnx`` or ``onnxruntime`` is
+                not installed (``E_EXTENSION``).
         """
+        from vfl_node.data.columns_apart import make_tuple
         from vfl_node.export.exporting import export_folder
         from vfl_node.export.reading import open_given
 
@@ -264,6 +265,7 @@ class Result:
                 Path(folder) / party,
                 forms=forms,
                 table=opened.get(party),
+                ids=make_tuple(self._sources[party].id) if party in self._sources else ("id",),
                 models=self._models,
                 source=self._sources.get(party),
             )

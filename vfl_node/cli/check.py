@@ -314,7 +314,7 @@ def _to_json(checked: TableCheck) -> dict[str, Any]:
     document: dict[str, Any] = {
         "path": str(data.path) if data and data.path else None,
         "format": checked.format,
-        "merged": checked.merged and vars(checked.merged),
+        "merged": checked.merged and {name: value for name, value in vars(checked.merged).items() if name != "columns"},
         "table": None,
         "job": use and {**vars(use), "columns": [vars(column) for column in use.columns]},
         "errors": [describe_error(error) for error in checked.errors],

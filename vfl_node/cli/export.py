@@ -27,11 +27,17 @@ def export(
     data: Annotated[
         list[str], typer.Option("--data", metavar="PARTY=FILE", help="Of a folder: a table to compare on. Repeat for each.")
     ] = [],  # noqa: B006
+    id_column: Annotated[
+        list[str], typer.Option("--id-column", help="Of a folder: what SQL calls the ids; repeat of composite ids.")
+    ] = ["id"],  # noqa: B006
 ) -> None:
     """Write this node's half of a trained model to files that need no vfl-node; by default all that its model allows."""
     wanted: dict[Form, bool] = {"onnx": onnx, "sql": sql, "card": card}
     forms = [form for form, asked in wanted.items() if asked]
-    written = _from_folder(Path(job), target, forms, data) if config is None else _from_node(job, target, forms, config)
+    if config is None:
+        written = _from_folder(Path(job), target, forms, data, tuple(id_column))
+    else:
+        written = _from_node(job, target, forms, config)
     out.print("\n".join(map(str, written)))
     out.print("These files hold what this party's model knows of its table. See the card before you hand them on.")
 
@@ -63,11 +69,11 @@ def _from_node(job_id: str, target: Path, forms: list[Form], config: Path) -> li
     return export_folder(outcome.artefacts, target, forms=forms, table=reader, ids=ids, models=models, source=source)
 
 
-def _from_folder(folder: Path, target: Path, forms: list[Form], data: list[str]) -> list[Path]:
+def _from_folder(folder: Path, target: Path, forms: list[Form], data: list[str], ids: tuple[str, ...]) -> list[Path]:
+    from vfl_node.execution.outcome import SUMS
     from vfl_node.export.exporting import export_folder
-    from vfl_node.export.folders import MODEL
+    from vfl_node.export.folders import MODEL, read_trained
     from vfl_node.export.reading import open_given
-    from vfl_node.report.stored import read_report
 
     if not folder.is_dir():
         hint = "a job of this node needs --config FILE; else name the folder that `vfl-node run --out` wrote"
@@ -75,12 +81,18 @@ def _from_folder(folder: Path, target: Path, forms: list[Form], data: list[str])
     folders = [path.parent for path in (folder / MODEL, *sorted(folder.glob(f"*/{MODEL}"))) if path.is_file()]
     if not folders:
         raise UsageError(f"there is no {MODEL} in {folder}", code="E_FILE", hint="name a folder of `vfl-node run --out`")
-    tables, written = _tables(data), list[Path]()
-    for each in folders:
-        report = read_report(each)
+    if kept := next((each for each in folders if (each / SUMS).exists()), None):
+        hint = "name the job, with --config FILE"
+        raise PolicyError(f"{kept} is of a job of a node, whose policy says whether its halves may leave", hint=hint)
+    reports, tables, written = [read_trained(each) for each in folders], _tables(data), list[Path]()
+    known = [str(report[key]) for report in reports for key in ("party", "role")]
+    if unknown := tables.keys() - known:
+        names = ", ".join(dict.fromkeys(known))
+        raise UsageError(f"no half is of {', '.join(sorted(unknown))}", hint=f"the halves are of {names}")
+    for each, report in zip(folders, reports, strict=True):
         path = tables.get(report["party"], tables.get(report["role"]))
         table = None if path is None else open_given(path, report["party"])
-        written += export_folder(each, target / report["party"], forms=forms, table=table)
+        written += export_folder(each, target / report["party"], forms=forms, table=table, ids=ids)
     return written
 
 

@@ -7,7 +7,7 @@ records are in an order that the rows have no influence on. Nothing of it leaves
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -17,7 +17,7 @@ from typing_extensions import override
 from vfl_node.data.cells import is_date, seconds_in
 from vfl_node.data.columns_apart import check_named, id_columns_of, key_columns_of, make_tuple
 from vfl_node.data.dates import DAY_S
-from vfl_node.data.feature_columns import column_of, read_as
+from vfl_node.data.feature_columns import column_of, declare_read, read_as
 from vfl_node.data.id_columns import join_ids
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.merged import MergedRows
@@ -77,12 +77,17 @@ def merge_rows(
     typed = _Typed(beginning, {name for name, said in declared.items() if _may_have_dates(said, data) and name not in kept})
     text = TextColumns(typed, values | dict.fromkeys(typed.dates) | dict.fromkeys(kept, "categorical"), ids)
 
+    read = dict[str, Declared]()
+
     def column(name: str) -> Column:
         if name in typed.dates:
             numbers = column_of(text, name, "numeric")
             assert isinstance(numbers, NumericColumn)
-            return DateColumn(numbers.values)
-        return column_of(text, name, declared[name], data.notation)
+            found: Column = DateColumn(numbers.values)
+        else:
+            found = column_of(text, name, declared[name], data.notation)
+        read[name] = declare_read(found)
+        return found
 
     ordering = None if order is None else column(order)
     when = None if order is None or ordering is None else _order(text, order, ordering)
@@ -106,7 +111,7 @@ def merge_rows(
             hint="give a column of the input, or data.aggregate.rows, another name",
         )
     batch = pa.RecordBatch.from_arrays([array for piece in pieces for array in piece.values()], names)
-    return _MergedReader(text, RowBatch(batch, records.lines()), _facts(text, groups, data))
+    return _MergedReader(text, RowBatch(batch, records.lines()), _facts(text, groups, data, read))
 
 
 def _kept(reader: Reader, data: Data, ids: tuple[str, ...], party: str, *, label: bool, keys: Keys) -> dict[str, str]:
@@ -181,7 +186,7 @@ def _groups(text: TextColumns, ids: Identifiers, aggregate: Aggregate, when: Flo
     return RowGroups(rows, begins)
 
 
-def _facts(text: TextColumns, groups: RowGroups, data: Data) -> MergedRows:
+def _facts(text: TextColumns, groups: RowGroups, data: Data, read: Mapping[str, Declared]) -> MergedRows:
     as_of, lengths = data.aggregate.as_of if data.aggregate else None, groups.lengths
     return MergedRows(
         rows=len(text),
@@ -192,6 +197,7 @@ def _facts(text: TextColumns, groups: RowGroups, data: Data) -> MergedRows:
         dropped=len(text) - len(groups.rows),
         as_of=None if as_of is None else str(as_of),
         ordered=data.order is not None,
+        columns=read,
     )
 
 

@@ -48,7 +48,7 @@ from vfl_node.data import transforms
 from vfl_node.data.dates import Part, parts_of
 from vfl_node.data.encoded import column_for, kinds_of
 from vfl_node.data.levels import Levels
-from vfl_node.data.stored import StoredEncoder, notations_of
+from vfl_node.data.stored import StoredEncoder, notations_of, rows_read
 from vfl_node.data.tables import CategoricalColumn, ListColumn, NumericColumn, Table
 from vfl_node.errors import DataError
 from vfl_node.job.names import LinearScaling, ScalingMethod
@@ -176,8 +176,8 @@ class LinearEncoder(StoredEncoder):
         dropped: columns of the table that are not in the design, because they have no information.
     """
 
-    version: ClassVar[int] = 3
-    steps: ClassVar[versions.Steps] = {1: dict, 2: dict}  # which had no transforms, and no notations
+    version: ClassVar[int] = 4
+    steps: ClassVar[versions.Steps] = {1: dict, 2: dict, 3: dict}  # which had no transforms, notations, columns of rows
 
     columns: tuple[Annotated[Encoding, Field(discriminator="kind")], ...]
     dropped: tuple[str, ...]
@@ -209,7 +209,7 @@ class LinearEncoder(StoredEncoder):
                     columns += _numeric(name, read.values, _scaling_of(read, scaling, part), common, part)
         encoded = {encoding.name for encoding in columns}
         dropped = tuple(name for name in table.columns if name not in encoded)
-        return cls(columns=tuple(columns), dropped=dropped, notations=notations_of(table))
+        return cls(columns=tuple(columns), dropped=dropped, notations=notations_of(table), rows=rows_read(table))
 
     def transform(self, table: Table) -> Design:
         """The design of all rows of ``table``; columns that the encoder does not know are left out.

@@ -27,10 +27,21 @@ from vfl_node.data.notation import (
     remove_words,
     sentinels,
 )
-from vfl_node.data.tables import CategoricalColumn, Column, DateColumn, NumericColumn
+from vfl_node.data.tables import CategoricalColumn, Column, DateColumn, ListColumn, NumericColumn
 from vfl_node.data.text_columns import TextColumns
 from vfl_node.errors import DataError
-from vfl_node.settings.declared import UNSAID, DecimalSign, Declared, Kind, Notation, kind_of, list_of, notation_of, scaling_of
+from vfl_node.settings.declared import (
+    UNSAID,
+    DecimalSign,
+    Declared,
+    Kind,
+    Notation,
+    declare_notation,
+    kind_of,
+    list_of,
+    notation_of,
+    scaling_of,
+)
 
 
 def read_as(kind: Kind | None, notation: Notation, decimal: DecimalSign) -> FeatureKind | None:
@@ -81,6 +92,16 @@ def column_of(
     assert isinstance(column, CategoricalColumn)
     said = Notation(missing=notation.missing) if notation.missing else None
     return replace(remove_words(column, notation.missing), detected=kind is None, notation=said)
+
+
+def declare_read(column: Column) -> Declared:
+    """What is declared of a column that must be read as this one was."""
+    if isinstance(column, ListColumn):
+        return column.declared
+    kind: Kind = "categorical"
+    if isinstance(column, NumericColumn | DateColumn):
+        kind = "numeric" if isinstance(column, NumericColumn) else "date"
+    return declare_notation(kind, column.notation)
 
 
 def _numbers(

@@ -34,7 +34,7 @@ from vfl_node.data.dates import Part, date_column, part_of, parts_of, varies
 from vfl_node.data.images import Image, missing_pixel
 from vfl_node.data.levels import Levels
 from vfl_node.data.lists import ListLevels
-from vfl_node.data.stored import StoredEncoder, notations_of
+from vfl_node.data.stored import StoredEncoder, notations_of, rows_read
 from vfl_node.data.tables import CategoricalColumn, Column, ListColumn, NumericColumn, Table, values_of
 from vfl_node.errors import DataError
 from vfl_node.job.names import Scaling, ScalingMethod
@@ -175,8 +175,9 @@ class Encoder(StoredEncoder):
         image: which of the columns are one; their transforms are the same within a channel.
     """
 
-    version: ClassVar[int] = 5
-    steps: ClassVar[versions.Steps] = {1: _add_transforms, 2: dict, 3: dict, 4: dict}  # without images, lists, notations
+    version: ClassVar[int] = 6
+    steps: ClassVar[versions.Steps] = {1: _add_transforms, 2: dict, 3: dict, 4: dict, 5: dict}
+    """The later ones had no images, lists, notations, and columns of rows."""
 
     columns: tuple[Annotated[Encoding, Field(discriminator="kind")], ...]
     image: Image | None = None
@@ -204,7 +205,7 @@ class Encoder(StoredEncoder):
             for name, column in table.columns.items()
             for encoding in ([pixels[name]] if name in pixels else _fit_column(name, column, rows, scaling, least_rows))
         )
-        return cls(columns=tuple(columns), image=table.image, notations=notations_of(table))
+        return cls(columns=tuple(columns), image=table.image, notations=notations_of(table), rows=rows_read(table))
 
     def transform(self, table: Table) -> Features:
         """Encode all rows of ``table``; columns that the encoder does not know are left out.

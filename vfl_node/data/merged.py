@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from vfl_node.settings.declared import Declared
 
 
 @dataclass(frozen=True)
@@ -18,6 +21,7 @@ class MergedRows:
         dropped: rows of later days than ``as_of``, which are not read.
         as_of: that day, as YYYY-MM-DD; None: all rows are read.
         ordered: whether ``data.order`` orders the records, so that a job may hold out the last ones.
+        columns: column of the rows that was read for what is taken of it, or for their order → its kind, and how it is written.
     """
 
     rows: int
@@ -28,6 +32,7 @@ class MergedRows:
     dropped: int
     as_of: str | None
     ordered: bool
+    columns: Mapping[str, Declared] = field(default_factory=dict, repr=False)
 
     def __str__(self) -> str:
         each = f"{self.fewest:,} to {self.most:,} each, median {self.median:,g}"

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import ClassVar, TypeVar
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from vfl_node.configuration import versions
 from vfl_node.configuration.models import Frozen
@@ -25,12 +25,14 @@ class StoredEncoder(Frozen):
         version: of the form of its JSON.
         steps: what brings earlier forms up to it (:mod:`vfl_node.configuration.versions`).
         notations: column → how its cells were written, which tables of other records are read by; of plain ones nothing.
+        rows: likewise column of the rows that became records → its kind, and how it was written.
     """
 
     version: ClassVar[int] = 1
     steps: ClassVar[versions.Steps] = {}
 
     notations: Mapping[str, Notation] = {}
+    rows: Mapping[str, Declared] = {}
 
     def declare(self, kinds: Mapping[str, Kind]) -> dict[str, Declared]:
         """What is declared of columns of these kinds in a table of other records."""
@@ -52,6 +54,23 @@ class StoredEncoder(Frozen):
             return cls.model_validate_json(json.dumps(document))
         except ValidationError:
             raise versions.damage_error(_WHAT, _HINT) from None
+
+
+class _Rows(BaseModel):
+    rows: Mapping[str, Declared] = {}
+
+
+def rows_of(encoder: str) -> Mapping[str, Declared]:
+    """Column of the rows that became records → how it was read, from the JSON of an encoder; empty of one of another form."""
+    try:
+        return _Rows.model_validate_json(encoder).rows
+    except ValidationError:
+        return {}
+
+
+def rows_read(table: Table) -> Mapping[str, Declared]:
+    """Column of the rows that became the records of ``table`` → how it was read; empty where each row is a record."""
+    return table.merged.columns if table.merged else {}
 
 
 def notations_of(table: Table) -> dict[str, Notation]:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from vfl_node.data.levels import Levels
+from vfl_node.data.quantile_levels import QuantileLevels
+from vfl_node.data.transforms import Quantile, SignedLog, Unscaled
 from vfl_node.export.checks import BOUND, SelfCheck
 from vfl_node.halves.half import OwnHalf
-from vfl_node.job.names import ScalingMethod
+from vfl_node.settings.aggregate import COUNT_OF
 from vfl_node.settings.declared import kind_of
 from vfl_node.version import VERSION
 
@@ -29,6 +33,9 @@ LIMITS = (
     "It says what the model said on the day of training. Nothing tells it that the tables have changed since.",
 )
 """What a reader must know of any exported half."""
+
+_HAVE_CELLS = (Quantile, QuantileLevels, SignedLog)
+"""How numbers are encoded by some of the cells: the unit of a logarithm is the size of one."""
 
 _FIGURES = ("metrics", "local_metrics", "gains")
 
@@ -81,29 +88,37 @@ def describe(
         **{name: _figures(report.get(name), spec["evaluate"]["metrics"]) for name in _FIGURES},
         "leaks": {name: dict(meter) for name, meter in (report.get("meters") or {}).items() if meter},
         "defences": (training.get("split") or {}).get("defences", []),
-        "warnings": [*alignment.get("warnings", []), *training["warnings"]],
-        "reads": {name: str(kind_of(declared)) for name, declared in about.reads.items()},
+        "warnings": _hide_values([*alignment.get("warnings", []), *training["warnings"]], about.counted),
+        "reads": {name: str(kind_of(declared)) for name, declared in about.reads.items() if name not in about.counted},
+        "counts": dict(Counter(about.counted.values())),
         "gives": about.gives,
         "needs": list(about.others),
-        "holds": [HOLDS[name] for name in held(report, half)],
+        "holds": [HOLDS[name] for name in held(half)],
         "limits": list(LIMITS),
         "check": None if checked is None else {**asdict(checked), "bound": BOUND},
         "files": {each.name: {"sha256": each.sha256, "bytes": each.size} for each in files},
     }
 
 
-def held(report: Mapping[str, Any], half: OwnHalf) -> list[str]:
+def held(half: OwnHalf) -> list[str]:
     """What of :data:`HOLDS` is in the files."""
-    columns = report["training"]["columns"]
-    methods: set[ScalingMethod | None] = {column["transform"] for column in columns}
+    ways = [getattr(each, "transform", each) for each in half.encodings]
     found = {
         "weights": True,
-        "quantiles": "quantile" in methods,
-        "levels": any(column["kind"] == "categorical" for column in columns),
-        "means": bool(methods & {"standard", "log", "unit"}),
+        "quantiles": any(isinstance(way, _HAVE_CELLS) or (isinstance(way, Unscaled) and way.start) for way in ways),
+        "levels": bool(half.about.counted) or any(isinstance(way, Levels) and way.part is None for way in ways),
+        "means": any(getattr(way, "method", None) in ("standard", "log", "unit") for way in ways),
         "classes": bool(half.about.classes),
     }
     return [name for name, there in found.items() if there]
+
+
+def _hide_values(sentences: Sequence[str], counted: Mapping[str, str]) -> list[str]:
+    """Sentences of a report, in which the name of a column that counts a value becomes ``shop_count_…``."""
+    for name in sorted(counted, key=len, reverse=True):
+        shown = COUNT_OF.format(counted[name], "…")
+        sentences = [each.replace(repr(name)[1:-1], shown).replace(name, shown) for each in sentences]
+    return list(sentences)
 
 
 def to_json(card: Mapping[str, Any]) -> bytes:
@@ -123,6 +138,7 @@ def to_markdown(card: Mapping[str, Any]) -> bytes:
         f"Manifest digest `{job['manifest_digest']}`.",
         *_section("Data", [_counted("records", data["records"]), _counted("shared records", data["shared"])]),
         f"- columns: {columns}",
+        *(f"- {count:,} of them count the rows with one value of {name}" for name, count in card["counts"].items()),
         f"- rows of training: {rows}",
         f"- aligned by `{data['align']}`",
         *_section("Measured", _measured(card) or ["nothing was measured at this party"]),

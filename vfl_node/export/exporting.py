@@ -15,7 +15,7 @@ from vfl_node.export.checks import SelfCheck, check_file
 from vfl_node.export.folders import open_folder
 from vfl_node.export.loaded import CARD, FORM, FileForm
 from vfl_node.export.reading import read_cells
-from vfl_node.halves.graph import Kind, check_installed
+from vfl_node.halves.graph import Kind, check_installed, export_error
 from vfl_node.halves.half import OwnHalf
 from vfl_node.models import NONE_DECLARED
 from vfl_node.process.files import private_folder, write_whole
@@ -41,7 +41,8 @@ def export_half(
         half: the half.
         report: of its party.
         target: a folder, made where there is none; files of an earlier export are replaced.
-        forms: what is wanted; none: a model, a card, and SQL where that is possible.
+        forms: what is wanted; none: a model, a card, and SQL where that is possible, and nothing else of an earlier export
+            stays. A card also speaks of files of the half that stay.
         own: the party's table, of which rows are compared; None: made-up rows are.
         ids: the id columns, for SQL.
 
@@ -49,13 +50,16 @@ def export_half(
         The files.
 
     Raises:
-        UsageError: the half cannot be written so, or differs from what would be written (``E_EXPORT``); a package is not
+        UsageError: the half cannot be written so, or differs from what would be written, or there is no such form
+            (``E_EXPORT``); a package is not
             installed (``E_EXTENSION``); the folder cannot be written (``E_FILE``).
     """
     from vfl_node.export.sql import check_select, select_of
     from vfl_node.training.additive.exported import SummedHalf
 
     wanted = forms or FORMS
+    if unknown := [form for form in wanted if form not in FORMS]:
+        raise export_error(f"there is no form {unknown[0]!r}", f"forms are {', '.join(FORMS)}, in a list")
     made: dict[str, bytes] = {}
     checked: SelfCheck | None = None
     if "onnx" in wanted:
@@ -71,14 +75,21 @@ def export_half(
         except UsageError as error:
             if forms or error.code != "E_EXPORT":
                 raise
+    earlier = [target / name for name in (f"{half.about.party}.onnx", f"{half.about.party}.sql") if name not in made]
     if "card" in wanted:
-        files = [card.ExportedFile(name, hashlib.sha256(content).hexdigest(), len(content)) for name, content in made.items()]
+        kept = {path.name: path.read_bytes() for path in earlier if forms and path.is_file()}
+        files = [
+            card.ExportedFile(name, hashlib.sha256(content).hexdigest(), len(content))
+            for name, content in (made | kept).items()
+        ]
         described = card.describe(report, half, files, checked)
         made |= {CARD: card.to_json(described), "card.md": card.to_markdown(described)}
     try:
         private_folder(target)
         for name, content in made.items():
             write_whole(target / name, content)
+        for path in () if forms else earlier:
+            path.unlink(missing_ok=True)
     except OSError as error:
         raise UsageError(f"cannot write {target}: {error.strerror}", code="E_FILE", hint="name another folder") from None
     return [target / name for name in made]
@@ -105,7 +116,8 @@ def export_folder(
     half, report = open_folder(folder, models)
     own = None
     if table is not None and half.about.reads:
-        own = read_cells(table, half.about.reads, id_form=half.about.id_form, source=source)[0]
+        about = half.about
+        own = read_cells(table, about.reads, id_form=about.id_form, source=source, rows=about.rows)[0]
     return export_half(half, report, target, forms=forms, own=own, ids=ids)
 
 

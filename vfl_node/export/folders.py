@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from vfl_node.configuration.registry import load
+from vfl_node.data.stored import rows_of
 from vfl_node.errors import StateError
 from vfl_node.halves.graph import export_error
 from vfl_node.halves.half import About, OwnHalf, result_of
@@ -24,6 +25,14 @@ def job_in(report: Mapping[str, Any]) -> Job:
     return parse_job(json.dumps(report["job"]["spec"]), source="the job of the report")
 
 
+def read_trained(folder: Path) -> dict[str, Any]:
+    """The report of a training at one party. Raises UsageError: there is none (``E_FILE``), or it is another one."""
+    report = read_report(folder)
+    if {"party", "role", "job", "training", "finished"} - report.keys() or not isinstance(report["job"], dict):
+        raise export_error(f"report.json in {folder} is of no training", "name a folder that a job has left")
+    return report
+
+
 def open_folder(folder: Path, models: Mapping[str, str] = NONE_DECLARED) -> tuple[OwnHalf, dict[str, Any]]:
     """The half, and the report of its party.
 
@@ -36,7 +45,7 @@ def open_folder(folder: Path, models: Mapping[str, str] = NONE_DECLARED) -> tupl
             (``E_EXTENSION``).
         StateError: the half is damaged (``E_STATE_CORRUPT``), or another version stored it (``E_STATE_VERSION``).
     """
-    report = read_report(folder)
+    report = read_trained(folder)
     job, party = job_in(report), str(report["party"])
     if not (folder / MODEL).exists():
         raise export_error(
@@ -72,4 +81,5 @@ def _describe(job: Job, report: Mapping[str, Any], head: Mapping[str, str]) -> A
         task=job.task,
         classes=tuple(json.loads(head.get("classes", "[]"))),
         threshold=job.evaluate.threshold,
+        rows=rows_of(head["encoder"]),
     )

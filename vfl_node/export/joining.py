@@ -120,7 +120,7 @@ def _read(
     for name in (about.party, about.role):
         if given.get(name) is not None:
             opened = open_given(given[name], about.party)
-            return read_cells(opened, about.reads, ids=ids, id_form=about.id_form, source=source)
+            return read_cells(opened, about.reads, ids=ids, id_form=about.id_form, source=source, rows=about.rows)
     raise UsageError(f"the table of {about.party} is missing", hint=f"say {about.role}=FILE")
 
 

@@ -113,6 +113,8 @@ class LoadedHalf:
         lacking = [name for name in self.about.others if name not in parts]
         if lacking:
             raise UsageError(f"what the half of {lacking[0]} gives is missing", hint=f"parts={{{lacking[0]!r}: its embedding}}")
+        if frame is None and self.about.reads:
+            raise UsageError(f"the table of {self.about.party} is missing", hint="give its frame: the half reads columns of it")
         return self.predicted(None if frame is None else self._read(frame), [parts[name] for name in self.about.others])
 
     def encoded(self, table: Table) -> dict[str, NDArray[Any]]:
@@ -135,13 +137,15 @@ class LoadedHalf:
             )
         feed = {} if table is None else self._cells(table)
         for party, name, part in zip(self.about.others, self._form.received, parts, strict=True):
-            rows = len(part) if table is None else len(table)
-            if np.shape(part) != (rows, self.about.width):
+            try:
+                numbers = np.asarray(part, dtype=self._part_type)
+            except (ValueError, TypeError):
+                raise UsageError(f"what {party} gives are no numbers", hint="give what embed() of its half gives") from None
+            rows = (len(numbers) if numbers.ndim else 0) if table is None else len(table)
+            if numbers.shape != (rows, self.about.width):
                 due = f"[{rows}, {self.about.width}]"
-                raise UsageError(
-                    f"what {party} gives is {list(np.shape(part))}, and {due} is due", hint="give the same records"
-                )
-            feed[name] = np.asarray(part, dtype=self._part_type)
+                raise UsageError(f"what {party} gives is {list(numbers.shape)}, and {due} is due", hint="give the same records")
+            feed[name] = numbers
         (result,) = self._run([self._form.result], feed)
         return np.asarray(result)
 
@@ -186,7 +190,7 @@ def check_card(card: Path, name: str, content: bytes) -> None:
     try:
         files = json.loads(card.read_text(encoding="utf-8"))["files"]
         due = files.get(name, {}).get("sha256")
-    except (OSError, ValueError, KeyError, AttributeError):
+    except (OSError, ValueError, KeyError, AttributeError, TypeError):
         return  # no card beside it
     if due is not None and due != hashlib.sha256(content).hexdigest():
         raise export_error(f"{name} is not the file of which {card} speaks", "export it again, or copy it again")

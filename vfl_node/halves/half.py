@@ -17,8 +17,10 @@ from numpy.typing import NDArray
 from vfl_node.data.tables import Table
 from vfl_node.halves.columns import RawColumns
 from vfl_node.halves.graph import Graph, Kind
+from vfl_node.halves.probes import make_probes
 from vfl_node.job import IdForm, Job
 from vfl_node.roles import NUMBER_TASKS, Task
+from vfl_node.settings.aggregate import COUNT_OF
 from vfl_node.settings.declared import Declared, kind_of
 
 Floats = NDArray[np.float64]
@@ -38,6 +40,7 @@ class About:
         gives: what its first output is.
         width: numbers a row of what it gives to the half that predicts; of that half itself, of what it gets.
         reads: column → what is declared of it.
+        rows: column of the rows that became records in the training → how it was read; empty where each row was one.
         id_form: how the job compares identifiers; several of composite ones.
         task: what the labels are.
         classes: their names at the party with the labels; empty where they have none.
@@ -56,6 +59,13 @@ class About:
     task: Task
     classes: tuple[str, ...] = field(repr=False)
     threshold: float
+    rows: Mapping[str, Declared] = field(default_factory=dict, repr=False)
+
+    @property
+    def counted(self) -> dict[str, str]:
+        """Column that counts rows with one value, which its name has → the column of the rows that the value is of."""
+        heads = {COUNT_OF.format(name, ""): name for name, read in self.rows.items() if kind_of(read) == "categorical"}
+        return {name: rows for name in self.reads for head, rows in heads.items() if name.startswith(head)}
 
     @property
     def predicts(self) -> bool:
@@ -110,9 +120,14 @@ class OwnHalf(ABC):
     def emit(self, graph: Graph, raw: RawColumns) -> Emitted:
         """The same as nodes. Raises UsageError of what cannot be written (``E_EXPORT``)."""
 
+    @property
     @abstractmethod
+    def encodings(self) -> tuple[object, ...]:
+        """How its encoder reads each column."""
+
     def probes(self) -> Table:
-        """Rows made of what the encoder knows, which try every branch of it."""
+        """Rows made of what the encoder knows, which try every branch of it. Raises UsageError of lists (``E_EXPORT``)."""
+        return make_probes(self.encodings)
 
     def graph(self) -> Graph:
         """An empty graph with names for its columns."""

@@ -135,7 +135,7 @@ class Lineages:
 
             now = Marks.from_table(table, secret)
             with self._changing():
-                ever = {each.counted: self._read(each, EVER) for each in self._tables}
+                ever = {each.counted: self._read_ever(each) for each in self._tables}
                 same = [each for each in self._tables if is_most(ever[each.counted], now.ids)]
                 own = self._choose(name, same)
                 before = self._read_last(own)
@@ -146,9 +146,9 @@ class Lineages:
                     added, gone = growth.after - growth.common, growth.before - growth.common
                     read = replace(own, word=growth.word, rows=len(now), added=added, changed=growth.changed, gone=gone)
                 write_checked(self._path(own, EVER), unite(ever.get(own.counted), now.ids).tobytes())
-                write_checked(self._path(own, LAST), now.to_bytes())
-                read = replace(read, now=True, at=utc_now(), digest=digest)  # last: until it is written all is done again
+                read = replace(read, now=True, at=utc_now(), digest=digest)
                 self._write(read, {each.group for each in same if each.counted != own.counted})
+                write_checked(self._path(own, LAST), now.to_bytes())  # last: what is new is found by the earlier ones
             if self.awaits_word(read) and read.word in ("new", "other"):
                 log.warning("other records under the name of a table", table=name, rows=read.rows, hint=accept_hint(name))
             return read
@@ -174,10 +174,14 @@ class Lineages:
                 )
             from vfl_node.data.marks import is_most
 
-            alone, ever = replace(known, group=known.counted), self._read(known, EVER)
-            assert ever is not None
+            alone, reached = replace(known, group=known.counted), [self._read_ever(known)]
             mates = [table for table in self._tables if table.group == known.group and table.name != name]
-            along = {table.counted for table in mates if is_most(self._read(table, EVER), ever)}
+            apart = {table.counted: self._read_ever(table) for table in mates}
+            while reached:  # those that have records in common stay together
+                ever = reached.pop()
+                near = [counted for counted, theirs in apart.items() if is_most(theirs, ever)]
+                reached += [apart.pop(counted) for counted in near]
+            along = {table.counted for table in mates} - apart.keys()
             self._tables = [replace(each, group=alone.group) if each.counted in along else each for each in self._tables]
             self._write(alone, set())
             return alone
@@ -206,6 +210,12 @@ class Lineages:
             return np.frombuffer(read_checked(self._path(table, end), hint=_HINT), dtype="<u8").reshape(-1, 2)
         except FileNotFoundError:
             return None
+
+    def _read_ever(self, table: KnownTable) -> Words:
+        """The marks of all records that were ever read of a table in the index, uint64[n, 2]."""
+        if (words := self._read(table, EVER)) is None:
+            raise StateError(f"{self._path(table, EVER)} is gone", code="E_STATE_CORRUPT", hint=_HINT)
+        return words
 
     def _read_last(self, table: KnownTable) -> Marks | None:
         from vfl_node.data.marks import Marks

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from vfl_node.data.named import data_of
+from vfl_node.data.stored import rows_of
 from vfl_node.data.tables import Table
 from vfl_node.errors import PeerError, StateError
 from vfl_node.execution.folder import JobFolder
@@ -132,9 +133,9 @@ def prepare(
         asked = read_request(settings, store, job, request)
         return asked.table, Predicting(model, None, asked)
     kinds = predictor_of(model.job.train).column_kinds(model.stored.encoder)
-    numbers = numbers_read(model.job, trained_by(store, predict.model)[1], job)
+    numbers, rows = numbers_read(model.job, trained_by(store, predict.model)[1], job), rows_of(model.stored.encoder)
     source = data_of(settings, model.job)
-    records = read_records(settings, model.job, kinds, source, all_columns=True, numbers=numbers)
+    records = read_records(settings, model.job, kinds, source, all_columns=True, rows=rows, numbers=numbers)
     return records.table, Predicting(model, None, None)
 
 

@@ -21,9 +21,10 @@ from vfl_node.data.named import data_of
 from vfl_node.data.readers.contract import Reader
 from vfl_node.data.readers.opening import open_given, open_input
 from vfl_node.data.reading import columns_for, table_of
+from vfl_node.data.stored import rows_of
 from vfl_node.data.tables import Table
 from vfl_node.data.text_columns import TextColumns
-from vfl_node.errors import PolicyError, UsageError, VflError
+from vfl_node.errors import DataError, PolicyError, UsageError, VflError
 from vfl_node.job import Job
 from vfl_node.metrics.weighted import predict_classes
 from vfl_node.prediction.jobs import predict_of
@@ -54,6 +55,8 @@ NO_FEATURES: Mapping[str, Any] = {
     **dict.fromkeys(ROW_NUMBERS),
 }
 """What is not read of a table whose columns a model's encoder knows, and its image."""
+
+NO_COLUMNS: Mapping[str, Declared] = {}
 
 _OF_ROWS = ("aggregate", "columns", "missing", "thousands", "date_format")
 """What a table's settings say of its rows holds of records to predict, too, if several rows become one record."""
@@ -116,6 +119,7 @@ def read_records(
     source: Data,
     *,
     all_columns: bool,
+    rows: Mapping[str, Declared] = NO_COLUMNS,
     reader: Reader | None = None,
     numbers: Mapping[str, str] = NO_NUMBERS,
 ) -> Records:
@@ -127,6 +131,7 @@ def read_records(
         kinds: column → what is declared of it, of those that the model reads.
         source: where the records are; it names the id columns.
         all_columns: whether every one of them must be there.
+        rows: as for :func:`fit_source`.
         reader: of the records, closed here; None: of the input that ``source`` names.
         numbers: as :func:`numbers_read`.
 
@@ -136,7 +141,7 @@ def read_records(
     ids = (source.id,) if isinstance(source.id, str) else source.id
     form, party = trained.align.id_form, settings.name
     with closing(reader or open_input(source, party=party)) as opened:
-        reader = merge_rows(opened, fit_source(source, kinds, numbers), id_form=form, party=party, label=False)
+        reader = merge_rows(opened, fit_source(source, kinds, rows, numbers), id_form=form, party=party, label=False)
         fitted = {name: declare_fitted(declared) for name, declared in kinds.items()}
         present: dict[str, Declared] = {name: fitted.get(name, "ignore") for name in reader.names if name not in ids}
         present = {name: kind for name, kind in present.items() if name not in numbers.values()}
@@ -148,13 +153,35 @@ def read_records(
     return Records(table, text, ids, task=trained.task)
 
 
-def fit_source(source: Data, kinds: Mapping[str, Declared], numbers: Mapping[str, str] = NO_NUMBERS) -> Data:
-    """``source``, by which rows that become one record are read so that there are the columns that a model reads."""
+def fit_source(
+    source: Data, kinds: Mapping[str, Declared], rows: Mapping[str, Declared], numbers: Mapping[str, str] = NO_NUMBERS
+) -> Data:
+    """``source``, by which rows that become one record are read as those of the training were.
+
+    Args:
+        source: what the party's settings say of its table now.
+        kinds: column of the records that the model reads → what is declared of it.
+        rows: column of the rows → how the training has read it; empty of a model that stored nothing of it.
+        numbers: as :func:`numbers_read`.
+
+    Raises:
+        DataError: what is taken of a column now is not for what it was in the training (``E_COLUMN``).
+    """
     if source.aggregate is None:
         return source
     aggregate = source.aggregate.fit_to(kinds)
-    declared = {**aggregate.kinds_of_rows(kinds), **source.columns}
+    fitted = {name: declare_fitted(declared) for name, declared in rows.items()}
+    declared = {**aggregate.kinds_of_rows(kinds), **source.columns, **fitted}
     columns = {name: declared[name] for name in (*aggregate.columns, aggregate.order) if name in declared}
+    try:
+        for name in columns:
+            aggregate.read_as(name, columns)
+    except ValueError as error:
+        raise DataError(
+            f"rows of the records to predict cannot be read as in the training: {error}",
+            code="E_COLUMN",
+            hint="say data.aggregate as it was then, or train again",
+        ) from None
     return source.model_copy(update={**NO_FEATURES, **numbers, "aggregate": aggregate, "columns": columns})
 
 
@@ -200,9 +227,9 @@ def read_request(
     said = {key: getattr(own, key) for key in _OF_ROWS} if new and own.aggregate else {}
     source = _REQUEST.model_copy(update={"id": own.id, **said})  # made anew it would take four times as long
     reader = open_given(request, f"{settings.name}: {_GIVEN}")
-    records = read_records(
-        settings, trained, kinds, source, all_columns=new, reader=reader, numbers=numbers_read(trained, stored, job)
-    )
+    rows = rows_of(stored.encoder) if source.aggregate else NO_COLUMNS
+    numbers = numbers_read(trained, stored, job)
+    records = read_records(settings, trained, kinds, source, all_columns=new, rows=rows, reader=reader, numbers=numbers)
     return replace(records, classes=stored.classes, threshold=trained.evaluate.threshold)
 
 

@@ -130,6 +130,13 @@ class Aggregate(Frozen):
         names = [*self.made, *([self.rows] if self.rows else [])]
         if twice := next((each for each in names if names.count(each) > 1), None):
             raise ValueError(f"two columns of the records would be called {twice!r}: leave one out")
+        heads = self._heads
+        for name in [*names, *heads.values()]:
+            if column := next((each for each, head in heads.items() if name != head and name.startswith(head)), None):
+                raise ValueError(
+                    f"a column of the records would be called {name!r}, and names of columns that count values of {column!r} "
+                    f"begin with {heads[column]!r}: give one of them another name, or leave it out"
+                )
         return self
 
     @property
@@ -144,8 +151,12 @@ class Aggregate(Frozen):
 
     def makes(self, name: str) -> bool:
         """Whether a column of the records may be called so."""
-        counts = (COUNT_OF.format(column, "") for column, taken in self.columns.items() if taken.values or taken.top)
-        return name in self.made or name == self.rows or name.startswith(tuple(counts))
+        return name in self.made or name == self.rows or name.startswith(tuple(self._heads.values()))
+
+    @property
+    def _heads(self) -> dict[str, str]:
+        """Column of which values are counted → how the names of the columns begin that count one."""
+        return {name: COUNT_OF.format(name, "") for name, taken in self.columns.items() if taken.values or taken.top}
 
     def read_as(self, name: str, declared: Mapping[str, Declared]) -> Declared | None:
         """How a column of the rows is read; None: as its values suggest. Raises ValueError: not so that all can be taken."""
@@ -187,13 +198,10 @@ class Aggregate(Frozen):
         Args:
             kinds: column that the model reads → what is declared of it.
         """
-        columns = dict[str, Taken]()
-        for name, taken in self.columns.items():
-            head = COUNT_OF.format(name, "")
-            values = [each.removeprefix(head) for each in kinds if each.startswith(head) and each not in self.made]
-            columns[name] = (
-                taken.model_copy(update={"top": None, "values": tuple(values)}) if taken.top or taken.values else taken
-            )
+        columns = dict(self.columns)
+        for name, head in self._heads.items():
+            values = tuple(each.removeprefix(head) for each in kinds if each.startswith(head))
+            columns[name] = columns[name].model_copy(update={"top": None, "values": values})
         return self.model_copy(update={"columns": columns})
 
     def kinds_of_rows(self, kinds: Mapping[str, Declared]) -> dict[str, Kind]:

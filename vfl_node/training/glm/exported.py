@@ -14,7 +14,6 @@ from vfl_node.halves.columns import RawColumns
 from vfl_node.halves.design import design
 from vfl_node.halves.graph import Graph
 from vfl_node.halves.half import About, Floats
-from vfl_node.halves.probes import make_probes
 from vfl_node.halves.statement import Statement
 from vfl_node.training.additive.exported import SummedHalf
 from vfl_node.training.glm.predictor import open_half
@@ -37,9 +36,10 @@ class RegressionHalf(SummedHalf):
         assert self._opened.predicted is not None
         return self._opened.predicted(self.sums(table, parts))
 
+    @property
     @override
-    def probes(self) -> Table:
-        return make_probes(self._encoder.columns)
+    def encodings(self) -> tuple[object, ...]:
+        return self._encoder.columns
 
     @override
     def write_columns(self, graph: Graph, raw: RawColumns) -> str | None:

@@ -19,7 +19,6 @@ from vfl_node.halves.columns import RawColumns
 from vfl_node.halves.design import mark_codes, scale_to_steps
 from vfl_node.halves.graph import Graph, export_error
 from vfl_node.halves.half import About, Floats
-from vfl_node.halves.probes import make_probes
 from vfl_node.halves.statement import Statement, clip_text, number, round_text
 from vfl_node.training.additive.exported import SummedHalf
 from vfl_node.training.additive.half import HINT, WHAT
@@ -62,9 +61,10 @@ class HiddenHalf(SummedHalf):
         scores = alone.scores_from_sums(self.sums(table, parts) + self.bias, self.layers)
         return interpret(scores, self._train, None if self.target is None else (self.target[0], self.target[1]))
 
+    @property
     @override
-    def probes(self) -> Table:
-        return make_probes(self._encoder.encodings)
+    def encodings(self) -> tuple[object, ...]:
+        return self._encoder.encodings
 
     @override
     def write_columns(self, graph: Graph, raw: RawColumns) -> str | None:

@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
+from vfl_node.configuration import versions
 from vfl_node.configuration.models import Frozen
 from vfl_node.crypto.shares.ring import FRACTION, Ring, encode
 from vfl_node.data.dates import Part
@@ -36,7 +37,7 @@ from vfl_node.data.design import (
 )
 from vfl_node.data.encoded import column_for, kinds_of
 from vfl_node.data.quantile_levels import QuantileLevels
-from vfl_node.data.stored import StoredEncoder, notations_of
+from vfl_node.data.stored import StoredEncoder, notations_of, rows_read
 from vfl_node.data.tables import CategoricalColumn, Table
 from vfl_node.data.transforms import Finite, Positive
 from vfl_node.job.names import LinearScaling
@@ -81,7 +82,8 @@ class RowEncoder(StoredEncoder):
         length: by which rows are divided; None: they have no bound.
     """
 
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
+    steps: ClassVar[versions.Steps] = {1: dict}  # which had no columns of rows
 
     columns: tuple[Placed, ...]
     means: tuple[Finite, ...]
@@ -145,6 +147,7 @@ class RowEncoder(StoredEncoder):
             weight=0.5 if bins else 1.0,
             length=None,
             notations=notations_of(table),
+            rows=rows_read(table),
         )
         if not bounded:
             return rows

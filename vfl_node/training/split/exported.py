@@ -18,7 +18,6 @@ from vfl_node.halves import networks
 from vfl_node.halves.columns import EncodedInputs, RawColumns, encode
 from vfl_node.halves.graph import Graph, Kind, export_error
 from vfl_node.halves.half import About, Emitted, Floats, OwnHalf
-from vfl_node.halves.probes import make_probes
 from vfl_node.models import architecture_of, check_version, cut_width
 from vfl_node.models.building import build_bottom, build_classifier
 from vfl_node.models.classifier import Classifier
@@ -104,9 +103,10 @@ class SplitHalf(OwnHalf):
         found: dict[str, NDArray[Any]] = {"numeric": features.numeric, "codes": features.categorical}
         return {name: each for name, each in found.items() if each.shape[1]}
 
+    @property
     @override
-    def probes(self) -> Table:
-        return make_probes(self._encoder.columns)
+    def encodings(self) -> tuple[object, ...]:
+        return self._encoder.columns
 
     @override
     def emit(self, graph: Graph, raw: RawColumns) -> Emitted:
