@@ -509,7 +509,9 @@ def test_an_owner_reads_what_others_learn_and_when_a_budget_ends_it(site: Callab
     for protocol, budgets in (("psi", ["alignments"]), ("psu", ["alignments", "trainings"])):
         (here.folder / "job.yaml").write_text(JOB.replace("psi", protocol) + training)
         stops = here.schedules.describe()[0]["warnings"][1:]
-        assert [budget for line in stops for budget in ("alignments", "trainings") if f"budgets.{budget} with" in line] == budgets
+        assert [
+            budget for line in stops for budget in ("alignments", "trainings") if f"budgets.{budget} with" in line
+        ] == budgets
     (here.folder / "job.yaml").write_text(JOB)
     here.settings.in_force.policy = here.settings.rules.model_copy(
         update={"partners": {"lab": here.settings.rules.everyone.model_copy(update={"budgets": weekly(5, 400)})}}
