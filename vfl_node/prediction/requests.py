@@ -22,7 +22,7 @@ from vfl_node.data.readers.opening import open_given, open_input
 from vfl_node.data.reading import columns_for, table_of
 from vfl_node.data.tables import Table
 from vfl_node.data.text_columns import TextColumns
-from vfl_node.errors import PolicyError, UsageError, VflError
+from vfl_node.errors import PeerError, PolicyError, UsageError, VflError
 from vfl_node.job import Job
 from vfl_node.metrics.weighted import predict_classes
 from vfl_node.prediction.jobs import predict_of
@@ -182,12 +182,16 @@ def read_request(
 
 
 class PredictionRequest:
-    """One request of the owner (:class:`vfl_node.training.predictor.Request`); asked and answered on different threads."""
+    """One request of the owner (:class:`vfl_node.training.predictor.Request`); asked and answered on different threads.
+
+    Attributes:
+        alone: whether it shares no exchange with others, because one that it had shared was refused.
+    """
 
     def __init__(self, records: Records, model: str = "") -> None:
         self._model, self._asked = model, time.monotonic()
         self.table = records.table
-        self.over = False
+        self.over = self.alone = False
         self._records = records
         self._outcome: bytes | VflError = b""
         self._lock = threading.Lock()
@@ -242,12 +246,17 @@ class Requests:
 
     Args:
         model: id of the job that trained the model, for metrics.
+
+    Attributes:
+        ask_again: gets those that another service may answer when this one has ended; None: they are told why it has.
     """
 
     def __init__(self, model: str = "") -> None:
         self._model = model
+        self.ask_again: Callable[[list[PredictionRequest]], None] | None = None
         self._lock = threading.Lock()
         self._waiting: list[PredictionRequest] = []
+        self._taken: list[PredictionRequest] = []
         self._end: VflError | None = None
         self._closed = False
         self.bell = threading.Event()
@@ -265,8 +274,7 @@ class Requests:
             VflError: why the service has ended, or ends.
         """
         with self._lock:
-            if self._end or self._closed:
-                raise self._end or UsageError("the predictions are being cancelled", code="E_JOB_ENDED", hint="ask again")
+            self._check_open()
             self._waiting = [request for request in self._waiting if not request.over]
             if len(self._waiting) >= MOST_WAITING:
                 raise PolicyError(f"{MOST_WAITING} requests wait already", code="E_BUSY", hint="ask again later")
@@ -275,15 +283,28 @@ class Requests:
         self.bell.set()
         return request
 
+    def add_first(self, requests: list[PredictionRequest]) -> None:
+        """Have those answered first that waited for another service. Raises VflError as :meth:`ask`."""
+        with self._lock:
+            self._check_open()
+            self._waiting = [*requests, *self._waiting]
+        self.bell.set()
+
+    def _check_open(self) -> None:
+        if self._end or self._closed:
+            raise self._end or UsageError("the predictions are being cancelled", code="E_JOB_ENDED", hint="ask again")
+
     def take(self) -> PredictionRequest | None:
         """The first request that is not answered yet, so the same one until it is; None if there is none."""
         return next(iter(self.take_all()), None)
 
     def take_all(self) -> list[PredictionRequest]:
-        """All requests that are not answered yet, the oldest first, so the same ones until they are."""
+        """All requests that are not answered yet, the oldest first, so the same ones until they are; or one that is alone."""
         with self._lock:
-            self._waiting = [request for request in self._waiting if not request.over]
-            return list(self._waiting)
+            waiting = self._waiting = [request for request in self._waiting if not request.over]
+            one = waiting[:1] if waiting and waiting[0].alone else []
+            self._taken = one or [request for request in waiting if not request.alone]
+            return list(self._taken)
 
     def close(self) -> None:
         """Take no more requests, so that the service ends once all are answered."""
@@ -292,8 +313,28 @@ class Requests:
         self.bell.set()
 
     def end(self, error: VflError) -> None:
-        """The service has ended: whoever waits is told why."""
+        """The service has ended: whoever waits is told why.
+
+        Where an exchange was refused, only a request that was alone in it is. The others ask again: those that shared the
+        exchange one by one, because nobody here knows for which of them it was refused. Nothing of it was answered.
+        """
         with self._lock:
             self._end = error
-            for request in self._waiting:
+            waiting, taken = ([each for each in of if not each.over] for of in (self._waiting, self._taken))
+            self._waiting = []
+            again = waiting if taken and _is_refusal(error) and not self._closed and self.ask_again else []
+            if len(taken) > 1:
+                for request in taken:
+                    request.alone = True
+            else:
+                again = [request for request in again if request not in taken]
+        for request in waiting:
+            if request not in again:
                 request.fail(error)
+        if again and self.ask_again:
+            self.ask_again(again)
+
+
+def _is_refusal(error: VflError) -> bool:
+    """Whether the owner of some party does not allow what was asked for, as far as one can tell from here."""
+    return isinstance(error, PolicyError) or (type(error) is PeerError and error.code == PeerError.default_code)
