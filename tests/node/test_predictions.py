@@ -508,12 +508,11 @@ def test_rows_are_counted_over_services_and_restarts(served: Served, limited: Ca
 
 
 def test_a_request_beyond_the_other_partys_budget_fails_alone(served: Served, limited: Callable[..., None]) -> None:
-    """Requests wait together while the laboratory is away; the first exchange of all of them is refused."""
+    """Requests wait together while the laboratory does not answer: the exchange that they share is refused."""
     head, *rows = served.expected("clinic").splitlines()
     shown = FileShown(served.federation.job_folder("lab", served.model) / "shown", 1)
     told, (_, later) = shown.rows(), shown._read()
     limited(budgets={"predicted_rows": len(later)})
-    served.cancel("clinic")
     served.federation.processes["lab"].send_signal(signal.SIGSTOP)
     ids, everything = served.ids("clinic"), [served.federation.trial.ids[row] for row in range(160)]
     wanted = [[ids[0]], everything, [ids[-1], ids[0]]]
@@ -537,7 +536,6 @@ def test_a_request_beyond_the_other_partys_budget_fails_alone(served: Served, li
     assert isinstance(outcomes[1], VflError)
     assert "its policy does not allow the job (budget)" in outcomes[1].message
     assert (shown.rows() == told).all()
-    assert served.federation.log("clinic").count("(E_BUDGET)") >= 2  # all together, and the one alone
 
 
 def test_new_records_are_not_aligned_where_no_further_row_may_be_told(
