@@ -285,7 +285,7 @@ class Jobs:
             self._works.check_coordinator(job)
             with self._works.beginning():
                 self._service(job).add_first(left)
-        except Exception as cause:
+        except Exception as cause:  # noqa: BLE001 - whatever it is, nobody waits for ever
             for request in left:
                 request.fail(explain(cause))
 
