@@ -320,7 +320,8 @@ class Requests:
         """
         with self._lock:
             self._end = error
-            waiting, taken = ([each for each in of if not each.over] for of in (self._waiting, self._taken))
+            waiting = [request for request in self._waiting if not request.over]
+            taken = [request for request in self._taken if not request.over]
             self._waiting = []
             again = waiting if taken and _is_refusal(error) and not self._closed and self.ask_again else []
             if len(taken) > 1:

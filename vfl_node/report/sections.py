@@ -166,8 +166,8 @@ class CommonFigures(Section):
     repeats: int = Field(ge=1, description="independent splits, each trained from new weights")
     split_digest: str | None = Field(
         default=None,
-        description="names the seed by which rows were held out, and does not tell it. Jobs over one alignment with the same one "
-        "held out the same rows, if evaluate says the same. null where rows were held out otherwise",
+        description="names the seed by which rows were held out, and does not tell it. Jobs over one alignment with the same "
+        "one held out the same rows, if evaluate says the same. null where rows were held out otherwise",
     )
     classes: tuple[str, ...] | None = Field(
         default=None,
