@@ -75,7 +75,7 @@ def _drawn_by(report: Mapping[str, Any], job: Job) -> tuple[str, ...] | None:
     digest = (report["training"] or {}).get("split_digest")
     if digest is None or job.train is None or job.evaluate.hold_out:
         return None
-    return ("split", digest, "split" if job.train.algorithm == "split" else "other")  # they hold out by rows of their own kind
+    return ("split", digest, job.train.algorithm)
 
 
 def _witnesses(report: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
