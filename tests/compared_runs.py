@@ -23,6 +23,8 @@ def a_report(
     gain: Ends | None = (0.01, 0.05),
     labels: Mapping[str, Any] = HIGH,
     seeded: bool = False,
+    split: str | None = None,
+    reuse: str | None = None,
     sent: int = 1000,
     population: str = "owned",
     constant: float = 0.6,
@@ -35,6 +37,7 @@ def a_report(
         {
             "name": name,
             "parties": {"active": "clinic", "passive": "lab"},
+            "align": {"protocol": "psi", **({"reuse": reuse} if reuse else {})},
             "train": {"epochs": 2, **train},
             "evaluate": {"repeats": repeats, "metrics": ["auc", "nll"]},
         }
@@ -46,7 +49,7 @@ def a_report(
         measured |= {"auc": mean, "repeats": {"auc": list(auc)}, "intervals": interval, "constant_nll": constant}
     sizes = dict.fromkeys(("records", "ours", "theirs", "rows", "union", "intersection"), 200)
     epochs = [{"loss": 0.5}, {"loss": None}, {"loss": 0.25}]
-    counts = {"epochs": epochs, "rows": {"training": 160, "test": 40}, "steps": 30, "repeats": repeats}
+    counts = {"epochs": epochs, "rows": {"training": 160, "test": 40}, "steps": 30, "repeats": repeats, "split_digest": split}
     return {
         "format": 6,
         "job": {"id": job_id or f"{name}-1", "name": name, "spec": job.lasting_fields()},

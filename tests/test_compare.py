@@ -73,6 +73,25 @@ def test_what_cannot_be_known_to_be_the_same_is_other_rows(changes: dict[str, An
     assert any(cell.tag == "other rows" for cell in against) is not same
 
 
+@pytest.mark.parametrize(
+    ("changes", "same"),
+    [
+        ({}, True),
+        ({"epochs": 9}, True),
+        ({"split": "cd"}, False),  # over another alignment
+        ({"split": None}, False),  # of an earlier version, which does not say it
+        ({"seed": 3}, False),
+        ({"constant": 0.61}, False),
+        ({"auc": (0.9, 0.8)}, False),
+    ],
+)
+def test_jobs_of_nodes_over_one_alignment_met_the_same_rows(changes: dict[str, Any], same: bool) -> None:
+    second = a_report(**({"split": "ab", "reuse": "trial-1", "job_id": "trial-2"} | changes))
+    runs = compared(a=a_report(split="ab"), b=second)
+    assert runs.runs[1].same_rows is same
+    assert (describe_rows(runs) is None) is same
+
+
 def test_without_a_figure_of_the_rows_alone_nothing_is_known() -> None:
     report = a_report(seeded=True)
     report["metrics"]["constant_nll"] = None

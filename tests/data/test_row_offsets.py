@@ -15,7 +15,7 @@ from vfl_node.data.tables import Table
 from vfl_node.errors import DataError, UsageError
 from vfl_node.job import Job
 from vfl_node.node.check import check_table
-from vfl_node.prediction.requests import read_records
+from vfl_node.prediction.records import read_records
 from vfl_node.settings.node import Data, Settings
 from vfl_node.training.split.config import Train
 from vfl_node.training.table_use import check_row_numbers

@@ -13,7 +13,7 @@ from vfl_node.data.tables import ListColumn
 from vfl_node.errors import DataError
 from vfl_node.execution.inputs import count_input, read_input
 from vfl_node.job import Job
-from vfl_node.prediction.requests import read_records
+from vfl_node.prediction.records import read_records
 from vfl_node.settings.declared import DeclaredList
 from vfl_node.settings.node import Data, Settings
 from vfl_node.settings.policy import Policy

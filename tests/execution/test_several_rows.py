@@ -25,8 +25,8 @@ from vfl_node.errors import DataError
 from vfl_node.execution.inputs import count_input, read_input
 from vfl_node.job import Job
 from vfl_node.node.check import check_table
-from vfl_node.prediction import requests
-from vfl_node.prediction.requests import read_records
+from vfl_node.prediction import records as requests
+from vfl_node.prediction.records import read_records
 from vfl_node.settings.node import Data, Settings
 from vfl_node.settings.policy import Policy
 from vfl_node.training.split.prediction.model import column_kinds

@@ -15,7 +15,7 @@ from vfl_node.data.tables import Table
 from vfl_node.errors import DataError
 from vfl_node.execution.inputs import read_input
 from vfl_node.job import Job
-from vfl_node.prediction.requests import read_records
+from vfl_node.prediction.records import read_records
 from vfl_node.settings.declared import Declared
 from vfl_node.settings.node import Data, Settings
 from vfl_node.settings.policy import Policy

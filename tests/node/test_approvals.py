@@ -18,6 +18,7 @@ from vfl_node.configuration.models import parse
 from vfl_node.errors import PolicyError, UsageError
 from vfl_node.job import Job
 from vfl_node.node.approvals import Approvals
+from vfl_node.node.asked_words import _list_steps
 from vfl_node.node.jobs import Jobs
 from vfl_node.node.offers import Offers
 from vfl_node.node.record import MANIFEST
@@ -30,6 +31,14 @@ from vfl_node.trust.manifest import Manifest, make_manifest
 from vfl_node.trust.tokens import Tokens
 
 JOB = parse("name: weekly\npurpose: churn\nparties: {active: clinic, passive: lab}\ntrain: {epochs: 3}\n", Job, source="test")
+
+JOB_OF_A_SWEEP = """
+name: weekly
+parties: {active: clinic, passive: lab}
+train: {epochs: 1}
+evaluate: {validation_fraction: 0.1}
+sweep: {over: {epochs: [200, 400], learning_rate: [0.1, 0.01]}}
+"""
 
 
 class Lab:
@@ -285,7 +294,31 @@ def test_what_is_shown_is_of_the_job_and_not_of_the_peer(lab: Lab) -> None:
     assert {each["limit"]: (each["used"], each["after"]) for each in shown["budgets"]} == {
         "alignments": (0, 1),
         "trainings": (0, 1),
+        "trainings_in_clear": (0, 1),
     }
+
+
+def test_a_sweep_is_told_with_all_its_trainings(lab: Lab) -> None:
+    job = parse(JOB_OF_A_SWEEP, Job, source="test")
+    assert lab.offered(manifest(job), job=job).accepted
+    shown = lab.approvals.show("weekly-1")
+    assert shown["steps"][1:3] == [
+        "A model (split) learns to predict the label of clinic, at most 400 epochs.",
+        "That is done in 4 trainings with different settings, with 1,200 epochs at most. Validation rows choose one model.",
+    ]
+    (embeddings,) = (each["bound"] for each in shown["reveals"] if each["what"] == "embeddings")
+    assert "1,200 times at most" in embeddings
+
+
+def test_a_job_over_an_alignment_of_before_is_told_as_one() -> None:
+    words = "train: {epochs: 1, start_from: first}\nalign: {protocol: psi, reuse: first}\n"
+    job = parse("name: weekly\nparties: {active: clinic, passive: lab}\n" + words, Job, source="test")
+    assert list(_list_steps(job))[:3] == [
+        "Nothing is aligned anew: the records are those of clinic and lab that job first matched by private set intersection; "
+        "the shared order is the intersection.",
+        "A model (split) learns to predict the label of clinic, at most 1 epoch.",
+        "Training goes on from the model of job first.",
+    ]
 
 
 def test_of_a_job_that_comes_again_it_is_said_what_that_tells(lab: Lab) -> None:

@@ -9,6 +9,7 @@ import json
 import signal
 import stat
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from functools import partial
@@ -504,6 +505,37 @@ def test_rows_are_counted_over_services_and_restarts(served: Served, limited: Ca
         assert (FileShown(path, 1).rows() == told).all()
     report = served.federation.report("lab", view["id"])
     assert report["predictions"]["told"] == len(told)
+
+
+def test_a_request_beyond_the_other_partys_budget_fails_alone(served: Served, limited: Callable[..., None]) -> None:
+    """Requests wait together while the laboratory does not answer: the exchange that they share is refused."""
+    head, *rows = served.expected("clinic").splitlines()
+    shown = FileShown(served.federation.job_folder("lab", served.model) / "shown", 1)
+    told, (_, later) = shown.rows(), shown._read()
+    limited(budgets={"predicted_rows": len(later)})
+    served.federation.processes["lab"].send_signal(signal.SIGSTOP)
+    ids, everything = served.ids("clinic"), [served.federation.trial.ids[row] for row in range(160)]
+    wanted = [[ids[0]], everything, [ids[-1], ids[0]]]
+    outcomes: dict[int, bytes | VflError] = {}
+
+    def ask(number: int) -> None:
+        try:
+            outcomes[number] = served.ask("clinic", asks(wanted[number]))
+        except VflError as error:
+            outcomes[number] = error
+
+    threads = [threading.Thread(target=ask, args=(number,)) for number in range(3)]
+    for thread in threads:
+        thread.start()
+    time.sleep(1)  # all of them wait now
+    served.federation.processes["lab"].send_signal(signal.SIGCONT)
+    for thread in threads:
+        thread.join()
+    assert outcomes[0].splitlines() == [head, rows[0]]  # type: ignore[union-attr]
+    assert outcomes[2].splitlines() == [head, rows[-1], rows[0]]  # type: ignore[union-attr]
+    assert isinstance(outcomes[1], VflError)
+    assert "its policy does not allow the job (budget)" in outcomes[1].message
+    assert (shown.rows() == told).all()
 
 
 def test_new_records_are_not_aligned_where_no_further_row_may_be_told(

@@ -11,6 +11,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from tests.node.test_trainings import ROLES, TRAIN, Trainings
+from vfl_node import compare
 from vfl_node.configuration.models import parse
 from vfl_node.errors import PeerError, PeerLost, StateError, UsageError, VflError
 from vfl_node.execution.folder import JobFolder
@@ -58,6 +59,9 @@ def test_nothing_is_aligned_and_the_same_rows_are_held_out(kept: Kept) -> None:
         folders = [kept.job_folder(job_id, name) for job_id in ("first", "second")]
         assert folders[0].split.read_bytes() == folders[1].split.read_bytes()
         assert kept.counted(name) == 2, "a training is counted all the same"
+        reports = {job_id: kept.report(job_id, name) for job_id in ("first", "second")}
+        assert len({report["training"]["split_digest"] for report in reports.values()}) == 1
+    assert compare({job_id: kept.report(job_id) for job_id in ("first", "second")}).note is None
     assert kept.run("third", TRAIN) == [None, None]  # the control: it holds out others
     assert kept.job_folder("third", "lab").split.read_bytes() != folders[0].split.read_bytes()
     kept.end("second")

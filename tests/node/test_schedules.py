@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -43,6 +44,7 @@ class Site:
         now: of its clock.
         submitted: ids, in their order.
         refuse: raised instead of a job.
+        spares: the schedule whose jobs are not refused.
         dies_at: how often it is still written and submitted before the process dies; None: it does not.
     """
 
@@ -63,6 +65,7 @@ class Site:
         self.now, self.folder, self.store = BEGIN, folder, Store(folder / "state")
         self.submitted: list[str] = []
         self.refuse: Exception | None = None
+        self.spares = ""
         self.dies_at: int | None = None
         self.start()
 
@@ -77,7 +80,7 @@ class Site:
 
     def submit(self, job: Job, *, job_id: str, person: str | None, schedule: str) -> Record:
         self.count_down()
-        if self.refuse:
+        if self.refuse and schedule != self.spares:
             raise self.refuse
         if self.store.get(job_id):
             raise UsageError("there was a job of this id", code="E_JOB_ID")
@@ -306,6 +309,61 @@ def test_what_cannot_be_done_now_is_tried_again_and_is_no_refusal(site: Callable
     assert here.state.refusals == 0
 
 
+@pytest.mark.parametrize(
+    ("cause", "code"),
+    [
+        (MemoryError(), "E_MEMORY"),
+        (RuntimeError("can't start new thread"), "E_THREAD"),
+        (sqlite3.OperationalError("disk I/O error"), "E_STATE"),
+    ],
+)
+def test_a_schedule_that_cannot_do_its_work_does_not_stop_the_next_one(
+    site: Callable[..., Site], cause: Exception, code: str
+) -> None:
+    here = site({"name": "second"})
+    here.look()
+    here.refuse, here.spares = cause, "second"
+    here.look(days=1)
+    assert here.submitted == ["second-20261130"]
+    assert [each["waits"] for each in here.schedules.describe()] == [code, None]
+    here.refuse = None
+    here.look(minutes=1)
+    assert here.submitted == ["second-20261130", "nightly-20261130"]
+    assert (here.state.refusals, here.schedules.describe()[0]["waits"]) == (0, None)
+
+
+def test_a_defect_within_one_schedule_does_not_stop_the_next_one(
+    site: Callable[..., Site], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = site({"name": "second"})
+    here.look()
+    whole = here.schedules._count_end
+
+    def fail(name: str) -> None:
+        if name == "nightly":
+            raise KeyError(name)
+        whole(name)
+
+    monkeypatch.setattr(here.schedules, "_count_end", fail)
+    here.look(days=1)
+    assert here.submitted == ["second-20261130"]
+    assert here.schedules.describe()[0]["waits"] == "E_INTERNAL"
+
+
+@pytest.mark.parametrize("keys", [{}, {"at": "59 23 * * *", "jitter_s": 43_200}])
+def test_after_its_last_day_nothing_is_submitted(site: Callable[..., Site], keys: dict[str, Any]) -> None:
+    here = site(until="2026-12-01", zone="Pacific/Auckland", **keys)  # there it is the 30th at 12:00
+    here.look()
+    here.refuse = PolicyError("no room", code="E_BUSY")
+    assert here.look(hours=22) == "nothing yet"  # on 1 December at 23:00 its time has come, or will come next day
+    here.refuse = None
+    here.start()
+    assert here.look(days=200) == "missed: its last day was 2026-12-01"
+    assert here.submitted == []
+    (shown,) = here.schedules.describe()
+    assert (shown["next"], shown["refusals"]) == (None, 0)
+
+
 def test_a_clock_that_is_set_back_submits_nothing_twice(site: Callable[..., Site]) -> None:
     here = site()
     here.look()
@@ -451,7 +509,9 @@ def test_an_owner_reads_what_others_learn_and_when_a_budget_ends_it(site: Callab
     for protocol, budgets in (("psi", ["alignments"]), ("psu", ["alignments", "trainings"])):
         (here.folder / "job.yaml").write_text(JOB.replace("psi", protocol) + training)
         stops = here.schedules.describe()[0]["warnings"][1:]
-        assert [budget for line in stops for budget in ("alignments", "trainings") if f"budgets.{budget}" in line] == budgets
+        assert [
+            budget for line in stops for budget in ("alignments", "trainings") if f"budgets.{budget} with" in line
+        ] == budgets
     (here.folder / "job.yaml").write_text(JOB)
     here.settings.in_force.policy = here.settings.rules.model_copy(
         update={"partners": {"lab": here.settings.rules.everyone.model_copy(update={"budgets": weekly(5, 400)})}}

@@ -14,8 +14,9 @@ import pytest
 from vfl_node.data.readers.opening import open_input
 from vfl_node.data.reading import read_table
 from vfl_node.data.text_columns import TextColumns
-from vfl_node.errors import PolicyError, UsageError
-from vfl_node.prediction.requests import MOST_WAITING, Records, Requests
+from vfl_node.errors import PeerError, PeerLost, PolicyError, UsageError
+from vfl_node.prediction.records import Records
+from vfl_node.prediction.requests import MOST_WAITING, PredictionRequest, Requests
 from vfl_node.settings.node import Data
 from vfl_node.training.predictor import Predicted
 
@@ -107,6 +108,57 @@ def test_who_waits_is_told_once_however_a_request_ends(records: Records) -> None
     asked["late"].call_when_over(partial(told.append, "late"))
     assert told == ["answered", "failed", "withdrawn", "ended", "late"]
     assert asked["answered"].ready() is not None
+
+
+REFUSED = PeerError("lab stopped in phase 'predict': its policy does not allow the job (budget) (E_BUDGET)")
+
+
+def test_of_an_exchange_that_a_peer_refused_only_who_was_alone_in_it_is_told_and_the_others_are_asked_one_by_one(
+    records: Records,
+) -> None:
+    requests, left = Requests(), list[PredictionRequest]()
+    requests.ask_again = left.extend
+    first, second, gone = (requests.ask(records) for _ in range(3))
+    assert requests.take_all() == [first, second, gone]
+    gone.withdraw()
+    late = requests.ask(records)
+    requests.end(REFUSED)
+    assert left == [first, second, late]
+    assert not any(request.over for request in left)
+    with pytest.raises(PeerError):
+        requests.ask(records)
+
+    following, again = Requests(), list[PredictionRequest]()
+    following.ask_again = again.extend
+    newer = following.ask(records)
+    following.add_first(left)
+    assert following.take_all() == [first] == following.take_all()
+    first.answer(np.array([0.5, 0.5]))
+    assert following.take_all() == [second]
+    following.end(REFUSED)
+    assert again == [late, newer]
+    with pytest.raises(PeerError, match="E_BUDGET"):
+        second.ready()
+
+    last = Requests()
+    last.ask_again = again.extend
+    last.add_first([late, newer])
+    assert last.take_all() == [late, newer]  # neither shared what was refused
+
+
+@pytest.mark.parametrize("why", ["nothing was asked", "it is cancelled", "it was lost", "no other service answers"])
+def test_a_service_that_ends_for_another_reason_tells_everybody(records: Records, why: str) -> None:
+    requests, left = Requests(), list[PredictionRequest]()
+    if why != "no other service answers":
+        requests.ask_again = left.extend
+    waiting = [requests.ask(records) for _ in range(2)]
+    if why != "nothing was asked":
+        requests.take_all()
+    if why == "it is cancelled":
+        requests.close()
+    requests.end(PeerLost("gone") if why == "it was lost" else REFUSED)
+    assert left == []
+    assert all(request.over for request in waiting)
 
 
 def test_too_many_requests_are_refused(records: Records) -> None:

@@ -127,6 +127,14 @@ def test_an_id_says_the_planned_time_and_no_two_have_the_same() -> None:
         assert len(set(ids)) == 150
 
 
+def test_a_time_that_is_put_forward_over_midnight_has_the_id_of_its_own_day() -> None:
+    # On Saturday, 28 March 2026, clocks in Nuuk go from 23:00 to 00:00.
+    late = schedule(at="30 23 * * *", zone="America/Nuuk")
+    times = list(islice(late.list_after(datetime(2026, 3, 28, 12, tzinfo=timezone.utc)), 3))
+    assert [f"{at.astimezone(zone_named(late.zone)):%d %H:%M}" for at in times] == ["29 00:30", "29 23:30", "30 23:30"]
+    assert [late.job_id(at) for at in times] == ["weekly-20260328", "weekly-20260329", "weekly-20260330"]
+
+
 def test_the_last_time_is_found_however_long_ago() -> None:
     now = datetime(2026, 11, 28, 8, tzinfo=timezone.utc)
     for at, days, expected in (

@@ -176,6 +176,15 @@ def test_a_page_says_in_plain_words_what_was_agreed_and_offers_to_cancel(view: V
     assert "Cancel trial?" in html
 
 
+def test_a_page_says_of_a_sweep_what_is_tried(view: View) -> None:
+    spec = {"name": "t", "parties": {"active": "clinic", "passive": ["lab"]}, "evaluate": {"validation_fraction": 0.2}}
+    spec |= {"train": {"epochs": 1}, "sweep": {"over": {"epochs": [200, 400], "learning_rate": [0.1, 0.01]}}}
+    view.all[0]["spec"] = describe_spec(Job.model_validate(spec).canonical())
+    html = browser(view).get("/jobs/running-1").text
+    for words in ("at most 400 epochs", "different values of epochs, learning_rate are tried"):
+        assert words in html
+
+
 @pytest.mark.parametrize(
     ("section", "words"),
     [

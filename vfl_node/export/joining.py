@@ -14,7 +14,7 @@ from vfl_node.data.text_columns import TextColumns
 from vfl_node.errors import UsageError
 from vfl_node.export.reading import Given, open_given, read_cells
 from vfl_node.halves.half import About, Floats
-from vfl_node.prediction.requests import Records
+from vfl_node.prediction.records import Records
 from vfl_node.settings.node import Data
 
 NO_SOURCES: Mapping[str, Data] = {}

@@ -19,7 +19,7 @@ from vfl_node.data.tables import Table
 from vfl_node.data.text_columns import TextColumns
 from vfl_node.errors import DataError, UsageError
 from vfl_node.job import IdForm
-from vfl_node.prediction.requests import NO_COLUMNS, fit_source
+from vfl_node.prediction.records import NO_COLUMNS, fit_source
 from vfl_node.settings.declared import Declared, declare_fitted, kind_of, list_of, notation_of
 from vfl_node.settings.node import Data
 

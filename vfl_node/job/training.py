@@ -247,8 +247,18 @@ class TrainerConfig(Frozen):
 
 REPORT_KEYS = frozenset(
     {
-        *("algorithm", "epochs", "rows", "steps", "repeats", "classes", "device", "audit", "max_attack_auc", "columns"),
-        *("joint", "feature_audit", "max_feature_gain", "label_audit", "max_label_auc", "warnings", "trials", "section"),
+        *("algorithm", "epochs", "rows", "steps", "repeats", "split_digest", "classes", "device", "audit", "max_attack_auc"),
+        *(
+            "columns",
+            "joint",
+            "feature_audit",
+            "max_feature_gain",
+            "label_audit",
+            "max_label_auc",
+            "warnings",
+            "trials",
+            "section",
+        ),
     }
 )
 """Names that no trainer may have, because reports have keys with these names beside the trainer's section."""

@@ -118,16 +118,26 @@ def _list_steps(job: Job) -> Iterator[str]:
         assert job.predict
         yield f"{job.asker} asks for predictions of records that job {job.predict.model} was trained on."
         return
-    yield f"The records of {data} are matched by {words_of(align.spec).title}: the shared order is {align.spec.shared_rows}."
+    matched, order = words_of(align.spec).title, f"the shared order is {align.spec.shared_rows}"
+    if align.reuse:
+        yield f"Nothing is aligned anew: the records are those of {data} that job {align.reuse} matched by {matched}; {order}."
+    else:
+        yield f"The records of {data} are matched by {matched}: {order}."
     if job.predict:
         yield f"The shared records are predicted by the model of job {job.predict.model}, for {job.asker}."
         return
     if job.train is None:
         yield "Nothing is trained."
         return
-    rounds = getattr(job.train, "epochs", None) or getattr(job.train, "iterations", None)
-    times = f", at most {rounds:,} {job.train.traits.unit}s" if rounds else ""
+    trainings = [trial.train for trial in job.trials]
+    rounds = [getattr(train, "epochs", None) or getattr(train, "iterations", None) or 0 for train in trainings]
+    times = f", at most {_count(max(rounds), job.train.traits.unit)}" if max(rounds) else ""
     yield f"A model ({job.train.algorithm}) learns to predict the label of {_label_holder(job)}{times}."
+    if job.sweep:
+        total = f", with {_count(sum(rounds), job.train.traits.unit)} at most" if max(rounds) else ""
+        yield f"That is done in {len(trainings)} trainings with different settings{total}. Validation rows choose one model."
+    if start := getattr(job.train, "start_from", None):
+        yield f"Training goes on from the model of job {start}."
     told = "All parties get the metrics" if evaluate.share_with_passive else f"{parties.active} gets the metrics"
     again = f", with {evaluate.repeats:,} splits" if evaluate.repeats > 1 else ""
     yield f"It is measured on {100 * evaluate.test_fraction:g} % of the rows{again}. {told}."
@@ -135,6 +145,10 @@ def _list_steps(job: Job) -> Iterator[str]:
     yield f"Each party keeps its part of the model. {askers} may ask for predictions by it."
     if parties.coordinator:
         yield f"{parties.coordinator} takes part as the coordinator, without data."
+
+
+def _count(number: int, unit: str) -> str:
+    return f"{number:,} {unit}{'s' if number != 1 else ''}"
 
 
 def _tell_repeated(last: Record) -> Iterator[str]:

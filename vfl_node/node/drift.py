@@ -11,7 +11,7 @@ from vfl_node.errors import StateError, UsageError
 from vfl_node.execution.outcome import JobOutcome
 from vfl_node.export.folders import MODEL, job_in
 from vfl_node.models import storage
-from vfl_node.prediction.requests import read_records
+from vfl_node.prediction.records import read_records
 from vfl_node.process.files import read_checked
 from vfl_node.report.stored import FILE, read_report
 from vfl_node.settings.node import Data, Settings

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import structlog
@@ -17,6 +19,7 @@ from vfl_node.job import Job
 from vfl_node.node import predictions
 from vfl_node.node.consents import Consents
 from vfl_node.node.endings import OWN_WISH
+from vfl_node.node.faults import explain
 from vfl_node.node.figures import fill_in
 from vfl_node.node.listing import needed, select, took_s
 from vfl_node.node.reasons import asked_here
@@ -255,14 +258,36 @@ class Jobs:
                 self._works.resume(record.id)
                 work = self._works.get(record.id)
                 if work and work.requests and not work.requests.closed:
-                    self._serving[model] = record.id
-                    return work.requests
+                    return self._serve(job, record.id, work.requests)
         record = self.submit(job)
         work = self._works.latest(record.id)
         assert work is not None
         assert work.requests is not None
-        self._serving[model] = record.id
-        return work.requests
+        return self._serve(job, record.id, work.requests)
+
+    def _serve(self, job: Job, job_id: str, requests: Requests) -> Requests:
+        """The job of this id answers from now on. What it leaves unanswered another one does."""
+        self._serving[predict_of(job).model] = job_id
+        requests.ask_again = partial(self._ask_later, job)
+        return requests
+
+    def _ask_later(self, job: Job, left: list[PredictionRequest]) -> None:
+        """As :meth:`_ask_again`, on a thread of its own: the one of a job that ends may be waited for by who begins one."""
+        try:
+            threading.Thread(target=self._ask_again, args=(job, left), name="asking again", daemon=True).start()
+        except RuntimeError as cause:
+            for request in left:
+                request.fail(explain(cause))
+
+    def _ask_again(self, job: Job, left: list[PredictionRequest]) -> None:
+        """Have the next service for ``job`` answer these requests, or tell whoever waits why none can."""
+        try:
+            self._works.check_coordinator(job)
+            with self._works.beginning():
+                self._service(job).add_first(left)
+        except Exception as cause:  # noqa: BLE001 - whatever it is, nobody waits for ever
+            for request in left:
+                request.fail(explain(cause))
 
     def _view(self, record: Record) -> dict[str, Any]:
         work, document = self._works.get(record.id), record.document

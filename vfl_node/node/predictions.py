@@ -21,7 +21,8 @@ from vfl_node.prediction import jobs, models, requests
 from vfl_node.prediction.jobs import predict_of
 from vfl_node.prediction.models import Model
 from vfl_node.prediction.play import Coordinating, Predicting, report_predictions
-from vfl_node.prediction.requests import Records, Requests, numbers_read, read_records
+from vfl_node.prediction.records import Records, numbers_read, read_records
+from vfl_node.prediction.requests import Requests
 from vfl_node.process.machine import utc_now
 from vfl_node.report import envelope, page
 from vfl_node.session.memory import join_memories

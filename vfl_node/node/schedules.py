@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import structlog
 
-from vfl_node.errors import Paused, StateError, UsageError, VflError
+from vfl_node.errors import Paused, StateError, UsageError
 from vfl_node.job import Job
 from vfl_node.node.endings import OWN_WISH
 from vfl_node.node.faults import explain
@@ -87,10 +87,7 @@ class Schedules:
 
     def _watch(self) -> None:
         while True:
-            try:
-                self.look()
-            except Exception:
-                log.exception("internal error")  # the other schedules must outlive it
+            self.look()
             if self._stopping.wait(LOOK_S):
                 return
 
@@ -104,10 +101,11 @@ class Schedules:
                 self._count_end(name)
                 self._look_at(schedule)
                 self._waiting.pop(name, None)
-            except (VflError, OSError) as cause:
+            except Exception as cause:  # the schedules after it must outlive it
                 error = explain(cause)
                 if code != error.code:
-                    log.warning("a schedule waits", schedule=name, code=error.code, reason=error.message)
+                    defect = error.code == "E_INTERNAL"
+                    log.warning("a schedule waits", schedule=name, code=error.code, reason=error.message, exc_info=defect)
                 self._waiting[name] = (error.code, self._clock())
 
     def describe(self) -> list[dict[str, Any]]:
@@ -185,6 +183,8 @@ class Schedules:
         job_id = schedule.job_id(planned)
         if self._was_submitted(job_id):  # and the process died before that was written down
             self._settle(schedule, planned, f"{job_id} was submitted", job=job_id, ended="")
+        elif schedule.is_over(now):
+            self._settle(schedule, planned, f"missed: its last day was {schedule.until}")
         elif now - due > LATE and schedule.catch_up == "none":
             self._settle(schedule, planned, f"missed: no job could be submitted until {now:%Y-%m-%d %H:%M} UTC")
         else:

@@ -17,7 +17,8 @@ from vfl_node.job import Job
 from vfl_node.prediction.counted import CountedTally, count_rows
 from vfl_node.prediction.jobs import predict_of
 from vfl_node.prediction.models import Model
-from vfl_node.prediction.requests import Records, Requests
+from vfl_node.prediction.records import Records
+from vfl_node.prediction.requests import Requests
 from vfl_node.privacy.defences.idle import idle_defences, idle_feature_audit
 from vfl_node.process.files import private_folder, write_whole
 from vfl_node.process.machine import utc_now

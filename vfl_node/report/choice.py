@@ -156,7 +156,8 @@ def describe_rows(compared: Runs) -> str | None:
     easier = f" Rows that all parties have can be easier than all those of {compared.active}." if differ else ""
     names = join_names([f"“{name}”" for name in others])
     return (
-        f"{names} met other rows than “{compared.runs[0].name}”, as far as can be known: each job draws its own.{easier} "
+        f"{names} met other rows than “{compared.runs[0].name}”, as far as can be known: each job draws its own, "
+        f"unless it uses the alignment of another.{easier} "
         f"So first compare each run with {compared.active} alone on its own rows."
     )
 

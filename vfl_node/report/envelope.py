@@ -6,6 +6,7 @@ explains each key.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import platform
 from collections.abc import Mapping
@@ -285,6 +286,7 @@ def _training(job: Job, trained: Trained, protection: Protection, classes: tuple
         else None,
         steps=trained.steps,
         repeats=job.evaluate.repeats,
+        split_digest=hashlib.sha256(b"vfl-node split" + trained.split).hexdigest() if trained.split else None,
         classes=classes or None,
         device=trained.device,
         audit=dict(trained.audits.membership),

@@ -1,8 +1,9 @@
 """Whether two runs were measured on the same held-out rows, as far as their reports can tell.
 
 Each job draws its splits from a seed that its parties toss anew (:mod:`vfl_node.session.toss`). So two jobs of nodes hold out
-other rows, whatever they say. Only where all secrets follow from a seed (``vfl-node run --seed``) can a second run have the
-same ones: its job has the same name, of which the seed of the toss is made, and the same public seed, alignment and shares.
+other rows, unless one uses the alignment of the other (``align.reuse``), and with it the seed: reports have a digest of it.
+Where all secrets follow from a seed (``vfl-node run --seed``) a second run can have the same ones, too: its job has the same
+name, of which the seed of the toss is made, and the same public seed, alignment and shares.
 
 A report does not name the tables. So figures must agree, too, that follow from the rows alone: how many of each class were held
 out, what a constant scores on them, and what a boosted tree of the active party alone does in each split. What cannot be known
@@ -50,12 +51,13 @@ class SplitRows:
 
 def held_out_rows(report: Mapping[str, Any], job: Job) -> SplitRows:
     """Those of a run of ``job``, with its report as its JSON holds it."""
-    metrics, alignment = report["metrics"], report["alignment"]
-    if not (report["seeded"] and job.train and alignment and metrics and metrics["held_out"]):
+    metrics, alignment, drawn = report["metrics"], report["alignment"], _drawn_by(report, job)
+    if not (drawn and job.train and alignment and metrics and metrics["held_out"]):
         return SplitRows(None, {})
     spec = job.model_dump(mode="json")
+    spec["align"].pop("reuse", None)
     origin = {
-        "job": report["job"]["id"],
+        "drawn": drawn,
         "version": report["versions"]["vfl_node"],
         "labels": [spec["train"].get("seed"), job.task, job.classes, job.label_holder],
         "sections": [spec[section] for section in ("parties", "tables", "align")],
@@ -64,6 +66,16 @@ def held_out_rows(report: Mapping[str, Any], job: Job) -> SplitRows:
         "measured": [metrics[key] for key in ("rows", "population", "real_share")],
     }
     return SplitRows(origin, dict(_witnesses(report)))
+
+
+def _drawn_by(report: Mapping[str, Any], job: Job) -> tuple[str, ...] | None:
+    """What the held-out rows were drawn by; None: only this job knows it, or its table says which they are."""
+    if report["seeded"]:
+        return ("job", report["job"]["id"])
+    digest = (report["training"] or {}).get("split_digest")
+    if digest is None or job.train is None or job.evaluate.hold_out:
+        return None
+    return ("split", digest, job.train.algorithm)
 
 
 def _witnesses(report: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

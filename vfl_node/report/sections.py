@@ -164,6 +164,11 @@ class CommonFigures(Section):
     rows: TrainingRows | None = Field(default=None, description="null at the coordinator")
     steps: Count = Field(description="batches trained on, all repeats together")
     repeats: int = Field(ge=1, description="independent splits, each trained from new weights")
+    split_digest: str | None = Field(
+        default=None,
+        description="names the seed by which rows were held out, and does not tell it. Jobs over one alignment with the same "
+        "one held out the same rows, if evaluate says the same. null where rows were held out otherwise",
+    )
     classes: tuple[str, ...] | None = Field(
         default=None,
         description="names of the classes of labels, in their order: of two the last is the positive one. null where the table "

@@ -66,13 +66,24 @@ class ClockTimes:
         """All of them later than ``moment``, in UTC, one after the other."""
         day = seen = moment.astimezone(zone).date() - timedelta(days=1)  # whose last minutes may be put forward into the next
         while (day - seen).days < _LONGEST and day < _LAST:
-            if self._has(day):
-                local = (datetime(day.year, day.month, day.day, *time, tzinfo=zone) for time in self.of_a_day)
-                for at in sorted(each.astimezone(timezone.utc) for each in local):
-                    if at > moment:
-                        moment, seen = at, day
-                        yield at
+            for at in self._list_of(day, zone):
+                if at > moment:
+                    moment, seen = at, day
+                    yield at
             day += timedelta(days=1)
+
+    def find_day(self, at: datetime, zone: tzinfo) -> date:
+        """The local day for which ``at`` is planned: the one before where the clock was put forward over midnight."""
+        day = at.astimezone(zone).date()
+        before = day - timedelta(days=1)
+        return before if at in self._list_of(before, zone) and at not in self._list_of(day, zone) else day
+
+    def _list_of(self, day: date, zone: tzinfo) -> list[datetime]:
+        """Those that are planned for a local day, in UTC and in their order."""
+        if not self._has(day):
+            return []
+        local = (datetime(day.year, day.month, day.day, *time, tzinfo=zone) for time in self.of_a_day)
+        return sorted(each.astimezone(timezone.utc) for each in local)
 
     def _has(self, day: date) -> bool:
         of_month, of_week = day.day in self._days, day.isoweekday() in self._weekdays

@@ -104,6 +104,10 @@ class JobSchedule(Frozen):
             pass
         return last
 
+    def is_over(self, now: datetime) -> bool:
+        """Whether its last day has passed."""
+        return self.until is not None and self._local(now).date() > self.until
+
     def draw_out(self, planned: datetime, party: str) -> datetime:
         """When a job of ``party`` that is planned then is submitted: later by what all starts of a node agree on."""
         seed = hashlib.sha256(f"{party}\n{self.name}\n{planned.isoformat()}".encode()).digest()
@@ -111,8 +115,9 @@ class JobSchedule(Frozen):
 
     def job_id(self, planned: datetime, *, by_hand: bool = False) -> str:
         """The id of the job that is planned then: no two have the same one, however often the node starts."""
-        form = "%Y%m%d-%H%M" if by_hand or len(self.clock.of_a_day) > 1 else "%Y%m%d"
-        return f"{self.name}-{self._local(planned):{form}}"
+        if by_hand or len(self.clock.of_a_day) > 1:
+            return f"{self.name}-{self._local(planned):%Y%m%d-%H%M}"
+        return f"{self.name}-{self.clock.find_day(planned, zone_named(self.zone)):%Y%m%d}"
 
     def _local(self, at: datetime) -> datetime:
         return at.astimezone(zone_named(self.zone))
