@@ -25,7 +25,7 @@ from vfl_node.errors import DataError
 from vfl_node.execution.inputs import count_input, read_input
 from vfl_node.job import Job
 from vfl_node.node.check import check_table
-from vfl_node.prediction import records as requests
+from vfl_node.prediction import records
 from vfl_node.prediction.records import read_records
 from vfl_node.settings.node import Data, Settings
 from vfl_node.settings.policy import Policy
@@ -161,10 +161,10 @@ def test_records_to_predict_are_rows_too_and_have_the_columns_of_the_model(
             kinds if answers else {},
         )
         if answers:
-            assert len(requests.read_request(*request).table) == answers
+            assert len(records.read_request(*request).table) == answers
         else:  # asked for by their ids, once each
             with pytest.raises(DataError, match="duplicate ids"):
-                requests.read_request(*request)
+                records.read_request(*request)
     again = read_records(own, job(), kinds, own.tables["default"], all_columns=True).table
     assert encoder.transform(again).numeric.tobytes() == encoder.transform(read).numeric.tobytes()
 
@@ -212,7 +212,7 @@ def test_records_to_predict_are_read_as_those_of_the_training(
         stored: Any = SimpleNamespace(classes=(), encoder=encoder.to_json())
         kinds = {name: "date" if name == "t_min" else "numeric" for name in expected}
         monkeypatch.setattr(requests, "predict_of", lambda _: SimpleNamespace(rows="new"))
-        found = requests.read_request(own, job(), stored, job(), asked.encode(), kinds).table.columns  # type: ignore[arg-type]
+        found = records.read_request(own, job(), stored, job(), asked.encode(), kinds).table.columns  # type: ignore[arg-type]
         values = {
             name: (column.seconds / DAY_S if isinstance(column, DateColumn) else column.values).tolist()  # type: ignore[union-attr]
             for name, column in found.items()
@@ -224,7 +224,7 @@ def test_records_to_predict_are_read_as_those_of_the_training(
 
 def test_what_is_taken_now_must_suit_what_was_read_then() -> None:
     with pytest.raises(DataError, match="as in the training") as refused:
-        requests.fit_source(Data(path="x", aggregate={"columns": {"v": "sum"}}), {"v_sum": "numeric"}, {"v": "categorical"})
+        records.fit_source(Data(path="x", aggregate={"columns": {"v": "sum"}}), {"v_sum": "numeric"}, {"v": "categorical"})
     assert refused.value.code == "E_COLUMN"
 
 

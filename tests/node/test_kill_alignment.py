@@ -102,6 +102,7 @@ class Nodes:
                 self.federation.start(name)
             for kept in (self.federation.folder / name / "state" / "partners").rglob("*.kept"):
                 kept.unlink()  # each case is the first job: no promise of another protocol holds, no set is drawn already
+            shutil.rmtree(self.federation.folder / name / "state" / "cached", ignore_errors=True)
             (self.folder(name) / "stored").unlink(missing_ok=True)
         for name, (what, among, place) in deaths.items():
             rows = {"own": 160, "points": 160, "claimed": 120} | {

@@ -40,6 +40,7 @@ SLOW = {
     "linear (flow: coordinator-open-scores) over apsi": answer("regression", "active", HIDDEN, third=True),
     "split over psu": answer("regression", "both", SEEN),
     "split over apsi": answer("multiclass", "both", SEEN),
+    "split over upsi": answer("binary", "both", SEEN),
     "split over psi-pairs": answer("binary", "both", SEEN),
     "candidates over linkage (comparison: shares)": answer("regression", "both", SEEN, third=True, same_id=False),
 }

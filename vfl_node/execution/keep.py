@@ -80,7 +80,7 @@ def keep(
     reusable = session.job.serve or not session.job.align.spec.coordinated
     if aligned and reusable and not session.job.predict and not folder.trial.keeps:
         write_checked(folder.rows, Marks.from_table(run.data.table, mark_secret(session.memory)).to_bytes())
-    if aligned and trained and trained.weights and not folder.trial.keeps:
+    if aligned and trained and trained.weights and not folder.trial.keeps and not session.job.align.spec.by_similarity:
         own = aligned.alignment.rows[aligned.alignment.owned]
         write_checked(folder.columns, NotedTable.from_table(run.data.table.take(own)).to_json())
     if trained and trained.split and not folder.trial.keeps:

@@ -47,7 +47,7 @@ def read_cells(
         ids: the columns that identify a record; none: rows have their numbers.
         id_form: how ids are compared.
         source: what the party's settings say of its table, where several rows may be one record (``data.aggregate``).
-        rows: as for :func:`~vfl_node.prediction.requests.fit_source`.
+        rows: as for :func:`~vfl_node.prediction.records.fit_source`.
 
     Raises:
         DataError: a column is missing (``E_COLUMN``), or the table cannot be read.

@@ -17,7 +17,8 @@ from vfl_node.job import Job
 from vfl_node.node.peers import Peers
 from vfl_node.node.record import Record
 from vfl_node.node.store import Store
-from vfl_node.prediction import jobs, models, requests
+from vfl_node.prediction import jobs, models
+from vfl_node.prediction import records as given
 from vfl_node.prediction.jobs import predict_of
 from vfl_node.prediction.models import Model
 from vfl_node.prediction.play import Coordinating, Predicting, report_predictions
@@ -141,10 +142,10 @@ def prepare(
 
 
 def read_request(settings: Settings, store: Store, job: Job, request: bytes) -> Records:
-    """As :func:`vfl_node.prediction.requests.read_request`."""
+    """As :func:`vfl_node.prediction.records.read_request`."""
     record, stored = trained_by(store, predict_of(job).model)
-    kinds = requests.kinds_read(record.job, stored, job)
-    return requests.read_request(settings, record.job, stored, job, request, kinds)
+    kinds = given.kinds_read(record.job, stored, job)
+    return given.read_request(settings, record.job, stored, job, request, kinds)
 
 
 @dataclass(frozen=True)
@@ -191,14 +192,14 @@ class AskedModels:
             job = job_for(self._store, model, own, new=new)
             check(self._store, job, own, own)
             _, stored = trained_by(self._store, model)
-            kinds = requests.kinds_read(record.job, stored, job)
+            kinds = given.kinds_read(record.job, stored, job)
             self._found = dict(list(self._found.items())[1 - MOST_ASKED :])
             found = self._found[model, new] = AskedModel(changes, folder, stamp, job, record.job, stored, kinds)
         return found
 
     def read(self, asked: AskedModel, request: bytes) -> Records:
         """The records that a request names. Raises DataError."""
-        return requests.read_request(self._settings, asked.trained, asked.stored, asked.job, request, asked.kinds)
+        return given.read_request(self._settings, asked.trained, asked.stored, asked.job, request, asked.kinds)
 
 
 def load_model(store: Store, model: str, settings: Settings) -> Model:

@@ -2,14 +2,15 @@
 
 An alignment by unbalanced intersection answers many different sets under one key, so whoever asks often enough enumerates the
 list. Therefore each id counts, at both sides: where it is answered, and where it is asked. What stands for those of a job is
-their number and the job's id.
+their number, the job's id and a digest of the list: another list under the same id is counted, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Literal
 
 from vfl_node.errors import PolicyError
 from vfl_node.session.counted import LOSS
@@ -18,6 +19,9 @@ from vfl_node.settings.refusals import tell_why
 
 KIND = "queries"
 """What they are counted among."""
+
+DIGITS = 32
+"""Digits of a digest that stand for a list."""
 
 
 @dataclass(frozen=True)
@@ -28,16 +32,26 @@ class AskedIds:
         job_id: of the job. Another attempt at it asks about the same ids, which count once.
         count: how many they are.
         allowed: by this node's owner.
+        way: whether this node asks or answers; each has its own count.
+        about: a digest of them; empty before they are known.
+        since: when the key was drawn with which they are answered, UTC; empty where that is not known.
     """
 
     job_id: str
     count: int
     allowed: QueryLimits
+    way: Literal["asks", "answers"]
+    about: bytes = b""
+    since: str = ""
 
     @property
     def line(self) -> str:
         """What stands for them."""
-        return f"{self.count} {self.job_id}"
+        return f"{self.count} {self.job_id} {self.way} {self.about.hex()[:DIGITS]}"
+
+    def is_known(self, lines: Collection[str]) -> bool:
+        """Whether they are counted already, or others under the same id where it is not known yet which these are."""
+        return self.line in lines or (not self.about and any(line.startswith(self.line) for line in lines))
 
     def check(self, lines: Mapping[str, str], peer: str, now: str) -> None:
         """Refuse them if they are too many. What is counted already is free.
@@ -50,12 +64,14 @@ class AskedIds:
         Raises:
             PolicyError: they would be more than the owner allows (``E_BUDGET``).
         """
-        if self.line in lines:
+        if self.is_known(lines):
             return
         allowed = self.allowed
         for key, days, most in (("per_day", 1, allowed.per_day), ("per_epoch", allowed.rotate_days, allowed.per_epoch)):
             begin = (datetime.fromisoformat(now) - timedelta(days=days)).isoformat(timespec="seconds")
-            recent = [line for line, at in lines.items() if at > begin]
+            if key == "per_epoch" and self.since:
+                begin = min(begin, self.since)
+            recent = [line for line, at in lines.items() if at > begin and (line.startswith(LOSS) or f" {self.way} " in line)]
             # What an accepted loss was of, nobody knows: it may have been all.
             used = (most or 0) if any(line.startswith(LOSS) for line in recent) else sum(map(_count, recent))
             if most is not None and used + self.count > most:

@@ -153,8 +153,8 @@ class QueryLimits(Frozen):
         default=30,
         ge=1,
         le=366,
-        description="days until this node answers a partner under a new key: whoever has asked about an id knows until then "
-        "whether it is in the list. The list is sent again",
+        description="days after which the next job gets a new key, and the list is sent again: what was asked before stays known, "
+        "and the list of before tells nothing new",
     )
 
 

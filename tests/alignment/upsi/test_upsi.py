@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
 import numpy as np
@@ -28,6 +29,7 @@ from vfl_node.transport.generated.vfl.v1 import alignment_pb2
 
 FEW, MANY = [b"%d" % i for i in range(30)], [b"%d" % i for i in range(20, 300)]
 SHARED = sorted({*FEW} & {*MANY})
+WAYS = (("answers", b"one list"), ("answers", b"another"), ("asks", b"one list"))
 SERVES = pytest.mark.parametrize("server", ROLES)
 
 
@@ -261,7 +263,7 @@ def test_an_attempt_that_was_killed_counts_once_and_sends_the_same_bytes(run_ali
     first = run_alignment("upsi", FEW, MANY, instead={"answer": break_off}, **held)
     assert isinstance(first.passive, ConnectionError)
     counted = partners()[1].lane.list("question")
-    assert [entry.body["lines"]["queries"] for entry in counted] == [["30 job"]]
+    assert [entry.body["lines"]["queries"][0][:15] for entry in counted] == ["30 job answers "]
     answered = (folders[1] / "answer.rows").read_bytes()
     assert len(answered) == len(FEW) * toy_group.width
     again = run_alignment("upsi", FEW, MANY, **held)
@@ -275,20 +277,37 @@ def test_it_is_counted_on_the_disk_before_anything_is_answered(run_alignment, pa
     seen = []
 
     async def look(channel, rows, start):
-        seen.extend(entry.body["lines"]["queries"] for entry in partners()[1].lane.list("question"))
+        seen.extend(entry.body["lines"]["queries"][0][:15] for entry in partners()[1].lane.list("question"))
         await super(type(channel), channel).send_rows(rows, count=len(rows), width=rows.shape[1], start=start)
 
     run = run_alignment("upsi", FEW, MANY, memories=partners(), instead={"answer": look})
-    assert (codes(run), seen) == ({"active": "", "passive": ""}, [["30 job"]])
+    assert (codes(run), seen) == ({"active": "", "passive": ""}, ["30 job answers "])
 
 
 def test_an_accepted_loss_counts_as_all_ids(partners, clock):
-    questions, lost = AskedIds("job", 1, QueryLimits()), {"loss 3-abcd": "2027-01-01T00:00:00+00:00"}
+    questions, lost = AskedIds("job", 1, QueryLimits(), "answers"), {"loss 3-abcd": "2027-01-01T00:00:00+00:00"}
     with pytest.raises(PolicyError, match="2,000 of 2,000"):
         questions.check(lost, "lab", "2027-01-01T12:00:00+00:00")
     with pytest.raises(PolicyError, match="50,000 of 50,000"):
         questions.check(lost, "lab", "2027-01-12T12:00:00+00:00")
     questions.check(lost, "lab", "2027-02-12T12:00:00+00:00")
+
+
+def test_another_list_under_the_same_id_counts_and_each_way_by_itself():
+    """As after an old backup, by which the index knows a job no more: what was counted is of one list alone."""
+    one, other, own = (AskedIds("job", 30, QueryLimits(per_day=40), way, about) for way, about in WAYS)
+    lines = {one.line: "2027-01-01T00:00:00+00:00"}
+    now = "2027-01-01T01:00:00+00:00"
+    one.check(lines, "lab", now)
+    replace(one, about=b"").check(lines, "lab", now)  # a later attempt, before its list has come
+    with pytest.raises(PolicyError, match="30 of 40"):
+        other.check(lines, "lab", now)
+    own.check(lines, "lab", now)  # this node asks, too
+    late = "2027-02-01T01:00:00+00:00"
+    bound = replace(other, count=1, allowed=QueryLimits(per_day=None, per_epoch=30))
+    bound.check(lines, "lab", late)
+    with pytest.raises(PolicyError, match="30 of 30"):  # still the key with which the first ones were answered
+        replace(bound, since="2026-12-31T00:00:00+00:00").check(lines, "lab", late)
 
 
 # Keys and what is kept.
@@ -327,6 +346,16 @@ def test_the_key_of_an_attempt_is_that_of_the_first_one(run_alignment, partners,
     assert isinstance(late.passive, StateError)
     assert late.passive.code == "E_EPOCH"
     assert "answer" not in late.lists
+    fresh = run_alignment("upsi", FEW, MANY, memories=partners(), cached=tmp_path / "c", job_id="fresh", limits=allowing())
+    assert len(fresh.active) == len(SHARED)  # no tag of the old key is in the list of the new one
+
+
+def test_a_job_that_begins_two_epochs_draws_two_keys(partners, clock):
+    seeds = []
+    for days in (0, 31, 62):
+        clock(days)
+        seeds.append(current_epoch(partners()[1], Randomness(b"one job".ljust(32)), 30).seed)
+    assert len(set(seeds)) == 3
 
 
 def test_another_set_of_the_server_has_another_key_and_the_same_count(run_alignment, partners, tmp_path):

@@ -71,7 +71,7 @@ class CachedLists:
         return StateError(
             f"{path} is not the list that {self._peer} and this node have in common",
             code="E_CACHE",
-            hint=f"remove {path}, then go on: vfl-node resume JOB. The list is then sent, or computed, again",
+            hint=f"remove {path}, then submit a new job: the list is then sent, or computed, again",
             for_peer="the list of tags that it keeps cannot be used",
         )
 

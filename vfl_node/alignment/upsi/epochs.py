@@ -60,8 +60,9 @@ def current_epoch(memory: Memory, randomness: Randomness, rotate_days: int) -> K
         earlier = None if kept is None else _read(kept)
         if earlier and datetime.fromisoformat(now) < datetime.fromisoformat(earlier.begun) + timedelta(days=rotate_days):
             return kept or b""
-        seed = randomness.derive("upsi epoch").bytes(_SEED_BYTES)
-        return json.dumps({"number": 1 + (earlier.number if earlier else 0), "seed": seed.hex(), "begun": now}).encode()
+        number = 1 + (earlier.number if earlier else 0)  # a job that goes on in a later epoch draws another seed for it
+        seed = randomness.derive(f"upsi epoch {number}").bytes(_SEED_BYTES)
+        return json.dumps({"number": number, "seed": seed.hex(), "begun": now}).encode()
 
     return _read(change_total(memory, "upsi-epoch", change, what="the key by which ids were answered"))
 

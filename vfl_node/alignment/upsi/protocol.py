@@ -28,7 +28,7 @@ that S lacks is found in the list with probability 2^-40 in a whole epoch. Then 
 A claim is a point and never a tag: C has all tags, and could claim one that it has not asked about. A tag does not give the
 point, which comes out of an answer alone.
 
-Leaks: to S n_c, and *which* of its records C holds (step 6). To C n_s, and of each id that it asks whether S has it. Both
+Leaks: to S n_c, and *which* of its records C holds (step 6), as far as C claims them. To C n_s, and of each id that it asks whether S has it. Both
 numbers are rounded up by the job's ``padding``. Under one k many different sets are answered, unlike in other protocols:
 whoever asks often enough enumerates I_s. So each id counts, before it is answered (:mod:`vfl_node.session.questions`).
 
@@ -38,6 +38,7 @@ Cost: at S n_s hashes and powers once; then n_c + m powers and m hashes. At C n_
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -93,7 +94,9 @@ async def _ask(lists: Lists) -> Alignment:
             began (``E_EPOCH``).
     """
     n_s, session, n_c = await lists.meet(receives=("tags", "answer")), lists.session, len(lists.own)
-    questions = AskedIds(lists.channel.job_id, n_c, session.policy.limits.queries_per_peer)
+    questions = AskedIds(
+        lists.channel.job_id, n_c, session.policy.limits.queries_per_peer, "asks", hashlib.sha256(lists.own.digest()).digest()
+    )
     session.memory.check_questions(questions)
     offer = await lists.channel.receive(alignment_pb2.TagsOffered)
     tags = await _obtain(lists, offer, RiceCode(n_s, offer.rest_bytes))  # 2
@@ -121,7 +124,7 @@ async def _obtain(lists: Lists, offer: alignment_pb2.TagsOffered, code: RiceCode
     attempt, least = lists.session.attempt, SAFE_BITS + (len(lists.own) - 1).bit_length()
     if not (least <= 8 * code.rest_bytes <= 8 * MOST_REST_BYTES and offer.epoch and len(offer.name) == _NAME_BYTES):
         raise ProtocolError(f"{lists.peer} offers a list of tags that cannot be used", code="E_ELEMENT")
-    _pin(lists, offer)
+    _pin(lists, offer.SerializeToString(deterministic=True))
     cache = CachedLists(attempt.cached or attempt.folder / "cached", lists.peer, offer.epoch, offer.name)
     coded = cache.read(code.size)
     if coded is not None and hashlib.sha256(coded).digest() != offer.sha256:
@@ -131,8 +134,9 @@ async def _obtain(lists: Lists, offer: alignment_pb2.TagsOffered, code: RiceCode
         return code.decode(coded)
     width = lists.group.width
     column = await lists.receive("tags", count=-(-code.size // width), elements=False)
-    coded = column.rows.tobytes()[: code.size]
-    if hashlib.sha256(coded).digest() != offer.sha256:
+    sent = column.rows.tobytes()
+    coded = sent[: code.size]
+    if hashlib.sha256(coded).digest() != offer.sha256 or any(sent[code.size :]):
         raise ProtocolError(f"{lists.peer} sends another list of tags than it offers", code="E_CACHE")
     found = code.decode(coded)
     cache.write(coded)
@@ -151,9 +155,9 @@ async def _serve(lists: Lists) -> Alignment:
             (``E_EPOCH``).
     """
     n_c, session, limits = await lists.meet(receives=("query", "claim")), lists.session, lists.session.policy.limits
-    questions = AskedIds(lists.channel.job_id, n_c, limits.queries_per_peer)
-    session.memory.check_questions(questions)
     epoch = current_epoch(session.memory, lists.secret, limits.queries_per_peer.rotate_days)
+    questions = AskedIds(lists.channel.job_id, n_c, limits.queries_per_peer, "answers", since=epoch.begun)
+    session.memory.check_questions(questions)
     cover = session.memory.secret.derive(f"upsi cover {lists.records.ids.digest().hex()}")
     lists.own = add_cover(lists.records.ids, b"", lists.terms, lists.role, cover, session.memory)
     rest_bits = SAFE_BITS + (limits.queries_per_peer.per_epoch - 1).bit_length()
@@ -161,10 +165,10 @@ async def _serve(lists: Lists) -> Alignment:
     name = epoch.name(f"{lists.own.digest().hex()} {lists.group.name} {code.rest_bytes}")
     folder = (session.attempt.cached or session.attempt.folder / "cached") / "served"
     k, cache = epoch.key(lists.group, name), CachedLists(folder, lists.peer, epoch.number, name)
+    _pin(lists, name)  # before anything is computed under this key: what this job has stored is of no other
     coded, digest, order = _publish(lists, cache, code, k)  # 1
 
     offer = alignment_pb2.TagsOffered(epoch=epoch.number, name=name, rest_bytes=code.rest_bytes, sha256=digest)
-    _pin(lists, offer)
     await lists.channel.send(offer)
     wanted = await lists.channel.receive(alignment_pb2.TagsWanted)
     if not wanted.cached:
@@ -173,7 +177,7 @@ async def _serve(lists: Lists) -> Alignment:
         await lists.send("tags", lists.wrap(np.frombuffer(filled, dtype=np.uint8).reshape(-1, width)))  # 2
 
     query = await lists.receive("query", count=n_c)  # 3
-    session.memory.count_questions(questions)
+    session.memory.count_questions(replace(questions, about=query.digest.digest()))
     await lists.send("answer", lists.powers("answer", query, k))  # 4
     claim = await lists.receive("claim", at_most=min(n_c, len(lists.own)))  # 6
     rows = _check_claim(lists, claim, code.decode(coded), order, k)
@@ -233,10 +237,10 @@ def _check_claim(lists: Lists, claim: Column, tags: TagList, order: NDArray[np.i
     return rows
 
 
-def _pin(lists: Lists, offer: alignment_pb2.TagsOffered) -> None:
-    """Hold to the list with which the job began. Raises StateError: it is another one (``E_EPOCH``)."""
+def _pin(lists: Lists, about: bytes) -> None:
+    """Hold to the list ``about`` which the job began. Raises StateError: it is another one (``E_EPOCH``)."""
     try:
-        lists.session.attempt.pins.check("upsi list", hashlib.sha256(offer.SerializeToString(deterministic=True)).digest())
+        lists.session.attempt.pins.check("upsi list", hashlib.sha256(about).digest())
     except StateError as error:
         if error.code != "E_REPLAY":
             raise
