@@ -25,7 +25,7 @@ from vfl_node.errors import DataError
 from vfl_node.execution.inputs import count_input, read_input
 from vfl_node.job import Job
 from vfl_node.node.check import check_table
-from vfl_node.prediction import records
+from vfl_node.prediction import records as given
 from vfl_node.prediction.records import read_records
 from vfl_node.settings.node import Data, Settings
 from vfl_node.settings.policy import Policy
@@ -151,7 +151,8 @@ def test_records_to_predict_are_rows_too_and_have_the_columns_of_the_model(
     of = dict(zip(records.text.cells("id"), zip(*values.values(), strict=True), strict=True))
     assert of == {"x": (1, 0, 4.5, 3), "y": (0, 1, 1, 1)}
     for rows, answers in (("new", 2), ("known", None)):
-        monkeypatch.setattr(requests, "predict_of", lambda _, rows=rows: SimpleNamespace(rows=rows))
+        monkeypatch.setattr(given, "predict_of", lambda _, rows=rows: SimpleNamespace(rows=rows))
+        monkeypatch.setattr(given, "numbers_read", lambda *_: {})
         request: Any = (
             own,
             job(),
@@ -161,10 +162,10 @@ def test_records_to_predict_are_rows_too_and_have_the_columns_of_the_model(
             kinds if answers else {},
         )
         if answers:
-            assert len(records.read_request(*request).table) == answers
+            assert len(given.read_request(*request).table) == answers
         else:  # asked for by their ids, once each
             with pytest.raises(DataError, match="duplicate ids"):
-                records.read_request(*request)
+                given.read_request(*request)
     again = read_records(own, job(), kinds, own.tables["default"], all_columns=True).table
     assert encoder.transform(again).numeric.tobytes() == encoder.transform(read).numeric.tobytes()
 
@@ -211,8 +212,9 @@ def test_records_to_predict_are_read_as_those_of_the_training(
     for encoder in (Encoder.fit(read, whole), LinearEncoder.fit(read, "standard")):
         stored: Any = SimpleNamespace(classes=(), encoder=encoder.to_json())
         kinds = {name: "date" if name == "t_min" else "numeric" for name in expected}
-        monkeypatch.setattr(requests, "predict_of", lambda _: SimpleNamespace(rows="new"))
-        found = records.read_request(own, job(), stored, job(), asked.encode(), kinds).table.columns  # type: ignore[arg-type]
+        monkeypatch.setattr(given, "predict_of", lambda _: SimpleNamespace(rows="new"))
+        monkeypatch.setattr(given, "numbers_read", lambda *_: {})
+        found = given.read_request(own, job(), stored, job(), asked.encode(), kinds).table.columns  # type: ignore[arg-type]
         values = {
             name: (column.seconds / DAY_S if isinstance(column, DateColumn) else column.values).tolist()  # type: ignore[union-attr]
             for name, column in found.items()
@@ -224,7 +226,7 @@ def test_records_to_predict_are_read_as_those_of_the_training(
 
 def test_what_is_taken_now_must_suit_what_was_read_then() -> None:
     with pytest.raises(DataError, match="as in the training") as refused:
-        records.fit_source(Data(path="x", aggregate={"columns": {"v": "sum"}}), {"v_sum": "numeric"}, {"v": "categorical"})
+        given.fit_source(Data(path="x", aggregate={"columns": {"v": "sum"}}), {"v_sum": "numeric"}, {"v": "categorical"})
     assert refused.value.code == "E_COLUMN"
 
 

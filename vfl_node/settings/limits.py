@@ -153,8 +153,8 @@ class QueryLimits(Frozen):
         default=30,
         ge=1,
         le=366,
-        description="days after which the next job gets a new key, and the list is sent again: what was asked before stays known, "
-        "and the list of before tells nothing new",
+        description="days after which the next job gets a new key, and the list is sent again: what was asked before stays "
+        "known, and the list of before tells nothing new",
     )
 
 

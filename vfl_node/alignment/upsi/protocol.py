@@ -28,9 +28,10 @@ that S lacks is found in the list with probability 2^-40 in a whole epoch. Then 
 A claim is a point and never a tag: C has all tags, and could claim one that it has not asked about. A tag does not give the
 point, which comes out of an answer alone.
 
-Leaks: to S n_c, and *which* of its records C holds (step 6), as far as C claims them. To C n_s, and of each id that it asks whether S has it. Both
-numbers are rounded up by the job's ``padding``. Under one k many different sets are answered, unlike in other protocols:
-whoever asks often enough enumerates I_s. So each id counts, before it is answered (:mod:`vfl_node.session.questions`).
+Leaks: to S n_c, and *which* of its records C holds (step 6), as far as C claims them. To C n_s, and of each id that it asks
+whether S has it. Both numbers are rounded up by the job's ``padding``. Under one k many different sets are answered, unlike in
+other protocols: whoever asks often enough enumerates I_s. So each id counts, before it is answered
+(:mod:`vfl_node.session.questions`).
 
 Cost: at S n_s hashes and powers once; then n_c + m powers and m hashes. At C n_c hashes and 2·n_c powers.
 """
