@@ -23,7 +23,7 @@ import torch
 from safetensors.torch import load_file
 
 from tests.node.halves import together
-from tests.node.nodes import Command
+from tests.node.nodes import LEFT, Command
 from vfl_node.alignment.alignment import Alignment, PeerFacts
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import PolicyError, ProtocolError, StateError, UsageError, VflError
@@ -122,10 +122,10 @@ class Served:
         return self.service_of(name, self.model)
 
     def service_of(self, name: str, model: str) -> str:
-        """The newest job by which ``name`` asks ``model``."""
+        """The job by which ``name`` asks ``model``: the one that runs, else the newest."""
         wanted = {"model": model, "to": self.federation.roles[name]}.items()
-        found = [view["id"] for view in self.federation.client(name).jobs() if wanted <= (view["predict"] or {}).items()]
-        return found[0]
+        found = [view for view in self.federation.client(name).jobs() if wanted <= (view["predict"] or {}).items()]
+        return next((view for view in found if view["state"] == "running"), found[0])["id"]
 
     def cancel(self, name: str) -> None:
         """End the service of ``name``, so that the next request begins a new one."""
@@ -303,7 +303,7 @@ def test_what_is_kept_is_private_and_no_more_than_needed(served: Served) -> None
     for name in OTHER:
         folder = served.federation.job_folder(name, served.model)
         served.federation.wait_until(lambda folder=folder: not (folder / "seed").exists())
-        assert {path.name for path in folder.iterdir()} == {"artefacts", "serving", "alignment", "shown", "rows", "split"}
+        assert {path.name for path in folder.iterdir()} == LEFT | {"serving", "shown"}
         assert all(stat.S_IMODE(path.stat().st_mode) == 0o600 for path in folder.rglob("*") if path.is_file())
 
 

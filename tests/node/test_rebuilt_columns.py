@@ -89,7 +89,7 @@ def test_nothing_of_it_is_anywhere_at_the_peer(nodes: Any) -> None:
     assert not any(word in report for word in WORDS), [word for word in WORDS if word in report]
     assert search.found(nodes.log("lab").encode()) == []  # nor in the owner's own log
     own = search.found_in(files_in(nodes.folder / "lab" / "state"))
-    assert {Path(place).name for place in own} == {"report.json", "report.html", "model.safetensors", "serving"}
+    assert {Path(place).name for place in own} == {"report.json", "report.html", "model.safetensors", "serving", "columns"}
     shown = nodes.report("lab", job_id)
     assert shown["training"]["feature_audit"].keys() == set(COLUMNS)
     assert shown["training"]["warnings"][0].startswith("No defence protects")

@@ -243,7 +243,7 @@ def test_metrics_follow_the_task() -> None:
         ({"train": {"algorithm": "linear"}, "align": {"protocol": "psu"}}, "linear regression does not train on the union"),
         (
             {"train": {"task": "regression"}, "align": {"protocol": "psu"}, "evaluate": {"matched": True}},
-            "a regression has no classes to count",
+            "numbers have no classes to count",
         ),
     ],
 )
