@@ -214,7 +214,7 @@ def test_a_password_that_is_not_there(tmp_path: Path) -> None:
         ("{path: a.csv, query: select 1}", "say where the table is: path, url, or query"),
         ("{id: a}", "say where the table is: path, url, or query"),
         ("{path: a.csv, database: 'sqlite://'}", "database is for a query"),
-        ("{path: a.csv, format: parquet, delimiter: ';'}", "delimiter and decimal are for CSV"),
+        ("{path: a.csv, format: parquet, delimiter: ';'}", "delimiter, decimal and encoding are for CSV"),
         ("{path: a.csv, format: sql}", "format: sql is for a query"),
         ("{query: select 1, format: csv}", "format is for path"),
     ],

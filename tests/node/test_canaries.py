@@ -35,8 +35,8 @@ JOBS = {
 HIDDEN = f"{TWO}\ntables: {{clinic: others, lab: others}}\nalign: {{protocol: psu, padding: 2, dummies: 20}}\n{SPLIT}"
 """Over other tables: what the jobs above told of theirs is not to be hidden afterwards, and what they hid may not change."""
 
-OWN_MODEL = ("artefacts/model.safetensors", "serving")
-"""Files of a job where a party keeps its half of the model, with the levels of its own categorical columns."""
+OWN_MODEL = ("artefacts/model.safetensors", "serving", "columns")
+"""Files of a job where a party keeps its half of the model and how its columns were, with the levels of its own ones."""
 
 OWN_RESULT = "artefacts/predictions.csv"
 """The file of a job in which its owner's own records come back to it, with what was predicted."""

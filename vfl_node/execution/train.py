@@ -243,12 +243,10 @@ def _number(run: Run, alignment: Alignment) -> int:
     count whether its shared order is exactly the intersection. For the same reason the training is counted before this owner
     looks at how many records are shared.
     """
-    memory, number = run.session.memory, 1
-    if _draws_anew(run, synthetic=alignment.hides_intersection or alignment.has_synthetic_rows):
-        number = memory.count(*_training_counts(run))
-    if clear := _clear_counts(run):
-        memory.count(*clear)
-    return number
+    anew = _draws_anew(run, synthetic=alignment.hides_intersection or alignment.has_synthetic_rows)
+    counts = (_training_counts(run) if anew else []) + _clear_counts(run)
+    number = run.session.memory.count(*counts) if counts else 1
+    return number if anew else 1
 
 
 def _draws_anew(run: Run, *, synthetic: bool) -> bool:

@@ -134,7 +134,7 @@ class PartnerCounts:
                     new.setdefault(each.kind, []).append(each.line)
             if new:
                 self._add("count", new)
-            return max(numbers)
+            return max(number for number, each in zip(numbers, what, strict=True) if each.kind == what[0].kind)
 
     def account(self) -> Account:
         """What hidden trainings have spent with this peer, or set aside. Raises StateError as :meth:`usage`."""

@@ -46,7 +46,8 @@ class Memory(Protocol):
     def count(self, *what: Counted) -> int:
         """Remember ``what``, unless it is remembered already; returns :meth:`~vfl_node.session.counted.Counted.number`.
 
-        Of several the largest: one thing that counts over more than one set or table.
+        Of several the largest of those that count among the same as the first: one thing that counts over more than one set or
+        table. What else is counted with it stands in the same entry.
 
         Raises:
             PolicyError: it would be one more than a limit (``E_BUDGET``); then nothing is remembered.
