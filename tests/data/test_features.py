@@ -177,22 +177,22 @@ def test_an_encoder_of_version_1_is_standardised_and_reads_as_it_did() -> None:
 def test_an_encoder_says_its_version() -> None:
     encoder = Encoder.fit(table({"x": numeric(1, 2)}, 2), rows(2))
     document = json.loads(encoder.to_json())
-    assert document["version"] == 5
+    assert document["version"] == 6
     with pytest.raises(StateError, match="a later vfl-node") as caught:
-        Encoder.from_json(json.dumps({**document, "version": 6}))
+        Encoder.from_json(json.dumps({**document, "version": 7}))
     assert caught.value.code == "E_STATE_VERSION"
     assert "train again" in caught.value.hint
 
 
 def test_an_encoder_of_an_earlier_form_is_brought_up_to_date() -> None:
     class Later(Encoder):
-        version = 6
-        steps = {5: lambda old: {"columns": [{**column, "indicator": False} for column in old["columns"]]}}
+        version = 7
+        steps = {6: lambda old: {"columns": [{**column, "indicator": False} for column in old["columns"]]}}
 
     encoder = Encoder.fit(table({"x": numeric(1, NAN)}, 2), rows(2))
     later = Later.from_json(encoder.to_json())
     assert [column.indicator for column in (*encoder.columns, *later.columns)] == [True, False]
-    assert json.loads(later.to_json())["version"] == 6
+    assert json.loads(later.to_json())["version"] == 7
 
 
 @pytest.mark.parametrize(

@@ -186,7 +186,7 @@ def test_of_several_disks_the_one_with_the_most() -> None:
 def test_what_does_not_run_with_several_is_said_with_the_reason() -> None:
     said = notes(plan(), ONLY_POWERS)
     assert "apsi" not in estimate(plan())
-    (reason,) = [note for note in said if note.startswith("not available")]
+    (reason,) = [note for note in said if note.startswith("not available: APSI")]
     assert reason.startswith("not available: APSI runs with one passive party at most, because each pair would get")
     assert any(note.startswith("PSI-PAIRS runs only at nodes whose owners have named it") for note in said)
     assert "clinic has 100 records, lab has 1,000 records, insurer has 400 records; 30 are shared by all" in said

@@ -119,7 +119,7 @@ class AlignmentSpec:
         """
         return self.synthetic_rows_at <= {role} and not self.by_similarity
 
-    def on(self, align: Align) -> AlignmentSpec:
+    def fit_to(self, align: Align) -> AlignmentSpec:
         """The same in a job with this ``align`` section, where another plan belongs to that."""
         return self
 
@@ -314,4 +314,4 @@ class Align(Frozen):
         Raises:
             UsageError: the package that adds it cannot be loaded (``E_EXTENSION``).
         """
-        return ALIGNMENTS[self.protocol].on(self)
+        return ALIGNMENTS[self.protocol].fit_to(self)

@@ -42,7 +42,7 @@ class CachedLists:
         Raises:
             StateError: it is another text (``E_CACHE``).
         """
-        path = self._of(suffix)
+        path = self._place(suffix)
         try:
             if path.stat().st_size != _HEAD_BYTES + size:
                 raise self.error(suffix)
@@ -61,13 +61,13 @@ class CachedLists:
         """
         private_folder(self._folder)
         with locked_folder(self._folder):
-            write_checked(self._of(suffix), data)
+            write_checked(self._place(suffix), data)
             for path in self._list_old():
                 path.unlink(missing_ok=True)
 
     def error(self, suffix: str = "") -> StateError:
         """That what is kept is not what it should be."""
-        path = self._of(suffix)
+        path = self._place(suffix)
         return StateError(
             f"{path} is not the list that {self._peer} and this node have in common",
             code="E_CACHE",
@@ -75,7 +75,7 @@ class CachedLists:
             for_peer="the list of tags that it keeps cannot be used",
         )
 
-    def _of(self, suffix: str) -> Path:
+    def _place(self, suffix: str) -> Path:
         return self._path.with_name(self._path.name + suffix)
 
     def _list_old(self) -> list[Path]:

@@ -13,7 +13,7 @@ from vfl_node.roles import OTHER_ROLE, Role
 from vfl_node.settings.node import Obfuscation
 
 USUAL_REST_BYTES = 7
-"""Of a tag, where the server's owner allows 50,000 ids in a key period, as by default."""
+"""The rest of a tag where the server's owner allows 50,000 ids in a key period, as by default."""
 
 
 class PassiveServes(IntersectionPlan):

@@ -11,8 +11,8 @@ from vfl_node.roles import DATA_ROLES
 class UnbalancedIntersection(AlignmentSpec):
     """One party asks about its few records; the other one answers, and has sent a list of its many ones once."""
 
-    def on(self, align: Align) -> AlignmentSpec:
-        """As :meth:`AlignmentSpec.on`: what each party computes depends on which of them answers."""
+    def fit_to(self, align: Align) -> AlignmentSpec:
+        """As :meth:`AlignmentSpec.fit_to`: what each party computes depends on which of them answers."""
         return replace(self, plan="vfl_node.alignment.upsi.plan:ActiveServes") if align.server == "active" else self
 
 
