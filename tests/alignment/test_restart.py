@@ -188,9 +188,9 @@ class World:
         return {name: len(column) for name, column in found.items()}
 
     def stored(self):
-        """The bytes of all lists at both; without the points of upsi, which nobody needs once their tags are kept."""
+        """The bytes of all lists at both; without points and tags of upsi, which nobody needs once the list is kept."""
         found = ((role, path) for role in ROLES for path in self.lists(role).glob("*.rows"))
-        return {f"{role} {path.name}": path.read_bytes() for role, path in found if path.stem != "points"}
+        return {f"{role} {path.name}": path.read_bytes() for role, path in found if path.stem not in ("points", "tags")}
 
     def attempt(self, dies=None, *, seed=0, together=False, lossy=False, power=False):
         """Run until each party has ended.
