@@ -69,9 +69,11 @@ class AskedIds:
         allowed = self.allowed
         for key, days, most in (("per_day", 1, allowed.per_day), ("per_epoch", allowed.rotate_days, allowed.per_epoch)):
             begin = (datetime.fromisoformat(now) - timedelta(days=days)).isoformat(timespec="seconds")
-            if key == "per_epoch" and self.since:
-                begin = min(begin, self.since)
-            recent = [line for line, at in lines.items() if at > begin and (line.startswith(LOSS) or f" {self.way} " in line)]
+            since = (
+                self.since if key == "per_epoch" and self.since else now
+            )  # an earlier one where a job was held open for long
+            dated = [line for line, at in lines.items() if at > begin or at >= since]
+            recent = [line for line in dated if line.startswith(LOSS) or f" {self.way} " in line]
             # What an accepted loss was of, nobody knows: it may have been all.
             used = (most or 0) if any(line.startswith(LOSS) for line in recent) else sum(map(_count, recent))
             if most is not None and used + self.count > most:

@@ -307,7 +307,7 @@ def test_another_list_under_the_same_id_counts_and_each_way_by_itself():
     bound = replace(other, count=1, allowed=QueryLimits(per_day=None, per_epoch=30))
     bound.check(lines, "lab", late)
     with pytest.raises(PolicyError, match="30 of 30"):  # still the key with which the first ones were answered
-        replace(bound, since="2026-12-31T00:00:00+00:00").check(lines, "lab", late)
+        replace(bound, since="2027-01-01T00:00:00+00:00").check(lines, "lab", late)
 
 
 # Keys and what is kept.
