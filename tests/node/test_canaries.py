@@ -262,7 +262,11 @@ def test_no_canary_is_anywhere_but_where_its_owner_keeps_it(
     assert len(models) > 4
     result = f"clinic: jobs/{played['new records']['clinic']['id']}/{OWN_RESULT}"
     noted = {place for place in found if place.endswith(OWN_COLUMNS)}
-    assert not {of.rsplit(" (", 1)[0] for place in noted for of in found[place]} & {*tables.ids}
+    for place in noted:
+        seen = {of.rsplit(" (", 1)[0] for of in found[place]}
+        own = tables.texts[party := place.split(":")[0]] + tables.other_files[party].read_text()
+        assert not seen & {*tables.ids}, place
+        assert all(cell in own for cell in seen), place  # and none of another party
     assert found.keys() - models.keys() - noted == {result}
 
 
