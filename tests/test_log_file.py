@@ -118,13 +118,13 @@ def rotate(folder: Path, *how: str) -> None:
 
 
 @logrotate
-@pytest.mark.parametrize("made", ["nocreate", "create 0644"])
-def test_logrotate_moves_the_file_while_it_is_written(tmp_path: Path, made: str) -> None:
+def test_logrotate_moves_the_file_while_it_is_written(tmp_path: Path) -> None:
+    """With ``create``, logrotate and a writer would both begin the new file: the guide asks for ``nocreate``."""
     path = tmp_path / "node.log"
     path.touch()
     writers, rotations = start(path, 1 << 30, 20 * LINES), 0
     while any(process.is_alive() for process in writers):
-        rotate(tmp_path, made)
+        rotate(tmp_path, "nocreate")
         rotations += 1
     ended(writers)
     assert rotations > 1

@@ -21,7 +21,7 @@ from vfl_node.node.states import State
 from vfl_node.process.counters import COUNTED
 from vfl_node.version import PROTOCOL_VERSION, VERSION
 
-MOST_SERIES = 2000
+MOST_SERIES = 2200
 
 MOST_JOBS, MOST_ATTACKS, MOST_COLUMNS, MOST_PEERS, MOST_TABLES = 16, 6, 100, 24, 16
 """So many running jobs, attacks on each, rebuilt columns, peers and tables have series of their own."""
