@@ -109,7 +109,7 @@ def test_a_file_that_was_moved_or_removed_begins_anew(tmp_path: Path) -> None:
 def rotate(folder: Path, *how: str) -> None:
     """Have Debian's logrotate rotate the file once."""
     config = folder / "rotate.conf"
-    config.write_text("\n".join([f"{folder}/node.log {{", "rotate 100", "missingok", *how, "}", ""]))
+    config.write_text("\n".join([f"{folder}/node.log {{", "rotate 2000", "missingok", *how, "}", ""]))
     config.chmod(0o600)
     done = subprocess.run(
         ["/usr/sbin/logrotate", "--force", "--state", folder / "state", config], capture_output=True, text=True
