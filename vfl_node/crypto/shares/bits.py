@@ -27,6 +27,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -88,6 +89,19 @@ class ShownBits:
     def share(self, place: int) -> Bits:
         """The same bits as a party's share."""
         return Bits(self.mask ^ self.difference if place == 0 else self.mask)
+
+
+def pack_bits(bits: NDArray[Any]) -> Ring:
+    """Any array of 0 and 1 in words, uint64[⌈size / 64⌉], in its order."""
+    packed = np.zeros(8 * words_of(bits.size), np.uint8)
+    packed[: -(-bits.size // 8)] = np.packbits(bits.astype(np.uint8, copy=False).ravel(), bitorder="little")
+    return packed.view("<u8").astype(np.uint64, copy=False)
+
+
+def unpack_bits(words: Ring, shape: Shape) -> NDArray[np.uint8]:
+    """What :func:`pack_bits` has packed."""
+    data = np.ascontiguousarray(words, "<u8").view(np.uint8)
+    return np.unpackbits(data, count=prod(shape), bitorder="little").reshape(shape)
 
 
 def public(words: Ring) -> ShownBits:

@@ -28,7 +28,7 @@ from typing_extensions import override
 
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.shares.operation import DEALER, Drawn, Material, Opening, Operation, Shape
-from vfl_node.crypto.shares.ring import BYTES, Ring, add_shares
+from vfl_node.crypto.shares.ring import BYTES, Ring, add_shares, pack_numbers, unpack_numbers
 
 SEED_BYTES = 32
 """Length of the seed of a section."""
@@ -114,7 +114,7 @@ class ShareMachine(ABC):
         """The party that gets the corrections of an operation: the one that has fewest of this section, in turns."""
         least = min(range(self.parties), key=lambda place: (self._dealt[place], (place - self._turn) % self.parties))
         receiver = least if operation.receiver is None else operation.receiver
-        self._dealt[receiver] += sum(prod(shape) for shape in operation.dealt.values())
+        self._dealt[receiver] += sum(map(operation.words, operation.dealt.values()))
         self._receivers[number] = receiver
 
     def _section_seed(self, seed: Randomness) -> bytes:
@@ -193,8 +193,9 @@ class Party(ShareMachine):
         }
         for name, shape in operation.dealt.items():
             if self._receivers[number] == self.place:
-                material[name] = (await self._corrections.take(int(np.prod(shape, dtype=np.int64)))).reshape(shape)
-            else:
+                words = await self._corrections.take(operation.words(shape))
+                material[name] = unpack_numbers(words, prod(shape), operation.dealt_bits).reshape(shape)
+            elif name not in operation.whole:
                 material[name] = self._draw(self._seed, number, name, shape)
         return material
 
@@ -236,8 +237,9 @@ class Dealer(ShareMachine):
         if receives and operation.dealt:
             made, others = operation.correlated(values), [place for place in range(self.parties) if place != self._own]
             for name, shape in operation.dealt.items():
-                drawn = self._sum(number, name, shape, others, operation.binary)
-                await self._sink.put((made[name] ^ drawn if operation.binary else made[name] - drawn).ravel())
+                drawn = self._sum(number, name, shape, [] if name in operation.whole else others, operation.binary)
+                rest = made[name] ^ drawn if operation.binary else made[name] - drawn
+                await self._sink.put(pack_numbers(rest.ravel(), operation.dealt_bits))
         opened = [np.zeros(each.shape, np.uint64) for each in operation.shown]
         return operation.result(DEALER, opened, values)
 
@@ -297,7 +299,7 @@ class Counter(ShareMachine):
             self.cost.opened[place] += sent
         results = []
         for number, operation in numbered:
-            dealt = BYTES * sum(int(np.prod(shape)) for shape in operation.dealt.values())
+            dealt = BYTES * sum(map(operation.words, operation.dealt.values()))
             self.cost.dealt[self._receivers[number]] += dealt
             nothing = {drawn.name: np.zeros(drawn.shape, np.uint64) for drawn in operation.drawn}
             opened = [np.zeros(each.shape, np.uint64) for each in operation.shown]

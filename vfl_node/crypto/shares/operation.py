@@ -90,6 +90,8 @@ class Operation(Generic[R]):
         shown: what is opened.
         shares: (place, material) → a party's shares of it.
         receiver: place of the only party that may get what is dealt; None: any one.
+        dealt_bits: of a number that is dealt: only so many low ones count and are sent, 64 or 32.
+        whole: names of what is dealt to that party alone: no other has a share of it.
         binary: whether shares of what is drawn and dealt are added without carries (XOR).
     """
 
@@ -100,4 +102,10 @@ class Operation(Generic[R]):
     shown: Sequence[Opening] = ()
     shares: Callable[[int, Material], Sequence[Ring]] = lambda place, material: ()
     receiver: int | None = None
+    dealt_bits: int = BITS
+    whole: frozenset[str] = frozenset()
     binary: bool = False
+
+    def words(self, shape: Shape) -> int:
+        """How many words on the wire what is dealt with this shape takes."""
+        return -(-prod(shape) * self.dealt_bits // BITS)

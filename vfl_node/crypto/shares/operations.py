@@ -30,7 +30,7 @@ from typing import Literal
 import numpy as np
 
 from vfl_node.crypto.shares.operation import DEALER, Drawn, Material, Opening, Operation, Shape
-from vfl_node.crypto.shares.ring import BITS, FRACTION, Ring, matmul
+from vfl_node.crypto.shares.ring import BITS, FRACTION, Ring, add_shares, matmul
 from vfl_node.crypto.shares.sines import ANGLE_BITS, ONE, PERIOD_BITS, Series, scale_sines, sines_and_cosines
 from vfl_node.crypto.shares.values import KnownToOne, Opened, Shared
 
@@ -52,6 +52,23 @@ def mask_value(value: Shared, bits: int = BITS) -> Operation[Opened]:
 
     drawn = (Drawn("mask", value.shape, lasting=True),)
     return Operation(result, drawn=drawn, shown=(Opening(value.shape, bits=bits),), shares=shares)
+
+
+def mask_apart(value: Shared, parties: int) -> Operation[Opened]:
+    """As :func:`mask_value`, where the dealer keeps the share of each party apart (:func:`~.cells.sum_cells`)."""
+    names = [f"mask {place}" for place in range(parties)]
+
+    def shares(place: int, material: Material) -> Sequence[Ring]:
+        return (value.part - material[names[place]],)
+
+    def result(place: int, opened: Sequence[Ring], material: Material) -> Opened:
+        if place != DEALER:
+            return Opened(opened[0], material[names[place]], value.fraction)
+        each = tuple(material[name] for name in names)
+        return Opened(opened[0], add_shares(each, value.shape), value.fraction, each)
+
+    drawn = tuple(Drawn(name, value.shape, owner=place, lasting=True) for place, name in enumerate(names))
+    return Operation(result, drawn=drawn, shown=(Opening(value.shape),), shares=shares)
 
 
 def reveal(value: Shared, to: int | None = None, bits: int = BITS) -> Operation[Ring]:

@@ -57,6 +57,20 @@ def add_shares(shares: Iterable[Ring], shape: tuple[int, ...], binary: bool = Fa
     return total
 
 
+def pack_numbers(numbers: Ring, bits: int) -> Ring:
+    """The low ``bits`` of numbers, 64 or 32, in words: uint64[⌈n·bits / 64⌉]."""
+    if bits == BITS:
+        return numbers
+    halves = np.zeros(-(-len(numbers) // 2) * 2, "<u4")
+    halves[: len(numbers)] = numbers.astype(np.uint32)
+    return halves.view("<u8").astype(np.uint64, copy=False)
+
+
+def unpack_numbers(words: Ring, count: int, bits: int) -> Ring:
+    """What :func:`pack_numbers` has packed, as numbers below 2^bits."""
+    return words if bits == BITS else np.ascontiguousarray(words, "<u8").view("<u4")[:count].astype(np.uint64)
+
+
 def matmul(left: Ring, right: Ring) -> Ring:
     """The product of two matrices modulo 2⁶⁴, uint64[n, k] of [n, d] and [d, k].
 

@@ -119,12 +119,18 @@ SIGMOID: Mapping[int, Series] = {
     9: Series(
         (672868396, 198348258, 94523395, 49315893, 26375159, 14222983, 7694885, 4150453, 2625540), tuple(range(1, 18, 2))
     ),
+    13: Series(
+        (656373565, -24155507, 163786059, -26662930, 61236979, -17453091, 23764438)
+        + (-8369352, 8462617, -2946788, 2446563, -634742, 472541),
+        tuple(range(2, 27, 2)),
+    ),
 }
 """K → σ(x) − ½, by least squares.
 
 5, an activation: on ±:data:`VALID` / 2 with weights e^(−|x|/8), errors below .012. 9, a loss' slope: on ±:data:`VALID` with
 weights e^(−|x|/16), errors below .0021. A sum of odd multiples is the same on both sides of a quarter of the period, as the
-sigmoid of large numbers nearly is: so as many terms reach twice as far.
+sigmoid of large numbers nearly is: so as many terms reach twice as far. 13, boosted trees: on ±:data:`VALID` / 2 likewise,
+errors below 7.7e-5, and of the slope below 2.9e-4.
 """
 
 

@@ -64,19 +64,34 @@ class Opened:
         difference: uint64[…], value − mask, which everybody knows; zeros at the dealer.
         mask: a party's share of the mask; at the dealer the mask itself.
         fraction: fractional bits of the value.
+        each: at the dealer the share of each party, where it keeps them apart; else empty.
     """
 
     difference: Ring
     mask: Ring
     fraction: int
+    each: tuple[Ring, ...] = ()
 
     @property
     def transposed(self) -> Opened:
         """Transposed."""
-        return Opened(self.difference.T, self.mask.T, self.fraction)
+        return Opened(self.difference.T, self.mask.T, self.fraction, tuple(part.T for part in self.each))
 
     def __getitem__(self, index: Any) -> Opened:
-        return Opened(self.difference[index], self.mask[index], self.fraction)
+        return Opened(self.difference[index], self.mask[index], self.fraction, tuple(part[index] for part in self.each))
+
+    def __sub__(self, other: Opened) -> Opened:
+        each = tuple(part - theirs for part, theirs in zip(self.each, other.each, strict=True))
+        return Opened(self.difference - other.difference, self.mask - other.mask, self.fraction, each)
+
+    def share(self, place: int) -> Shared:
+        """The same value as a party's share."""
+        return Shared(self.mask + self.difference if place == 0 else self.mask, self.fraction)
+
+    @property
+    def blinding(self) -> Ring:
+        """−mask: what was added to the value before it was opened; a party's share, at the dealer all of it."""
+        return np.uint64(0) - self.mask
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,3 +129,9 @@ def stack_rows(values: Sequence[Shared]) -> Shared:
     """Several values below each other."""
     (fraction,) = {value.fraction for value in values}
     return Shared(np.concatenate([value.part for value in values]), fraction)
+
+
+def join_columns(values: Sequence[Shared]) -> Shared:
+    """Several values beside each other."""
+    (fraction,) = {value.fraction for value in values}
+    return Shared(np.concatenate([value.part for value in values], axis=1), fraction)

@@ -1,0 +1,372 @@
+"""Products with a matrix of bits that one party knows, which travels once and takes two bytes a bit.
+
+A party's *candidates* are columns of 0 and 1 over all rows, such as "this row goes left under candidate j". They are its own,
+and all others know is how many there are. The party opens them once, under masks of 16 bits. From then on two products cost
+next to nothing on the wire, however many rows there are:
+
+====================  ==============================================  ==================================================
+function              what comes out                                  on the wire, for each matrix
+====================  ==============================================  ==================================================
+:func:`mask_cells`    the matrix under masks                          2 bytes a cell, and 8 for each slot and column
+:func:`sum_cells`     Xᵀ·x of numbers that are open under masks        (1 + slots)·8 bytes a column and number from the dealer
+:func:`pick_cells`    X·s modulo 2 of shared bits s                   a bit of s each; a bit a row and column from the dealer
+====================  ==============================================  ==================================================
+
+**Masks of 16 bits.** With X = E + R modulo 2¹⁶, of which the others have E, over the integers ::
+
+    X = E + R̃ + 2¹⁶·[R = 1]·X        R̃ = −(−R mod 2¹⁶)
+
+since X − R is negative exactly if R is not 0, but for R = 1 and X = 1. The *rare cells*, where R is 1, are one in 65,536. The
+owner and the dealer know which they are, and nobody else. Each column has the same number of *slots* for them. The rare cells are
+opened once more there, under masks of 64 bits, and slots that are not needed have a 0.
+
+Masks that never wrap around, from 2 to 2¹⁶ − 1, would need no slots. But a cell with the largest or the smallest difference would
+then be known for sure.
+
+**Sums.** Of x, δ = x − Σ m_p is open, and M is the sum of the masks of all but the owner o. The dealer draws b_p with each of
+the others for the slots, and tells o alone M[S] − Σ b_p, where S are the slots' rows. It deals C = R̃ᵀM + 2¹⁶·Σ R′·Σ b_p ::
+
+    o: Xᵀ(δ + m_o) + 2¹⁶·Σ X_S·(M[S] − Σ b_p) + C_o          p: Eᵀm_p + 2¹⁶·Σ E′·b_p + C_p
+
+The owner alone may get what is dealt: C with the others' shares would tell R.
+
+Source: ours.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vfl_node.crypto.randomness import Randomness
+from vfl_node.crypto.shares.bits import Bits, pack_bits, unpack_bits
+from vfl_node.crypto.shares.machine import ShareMachine
+from vfl_node.crypto.shares.operation import DEALER, Drawn, Material, Opening, Operation, Shape
+from vfl_node.crypto.shares.ring import Ring
+from vfl_node.crypto.shares.sizes import words_of
+from vfl_node.crypto.shares.values import Opened, Shared
+from vfl_node.errors import DataError
+
+Narrow = NDArray[np.uint16]
+
+MASK_BITS = 16
+"""Bits of a cell's mask."""
+
+_CELLS_AT_ONCE = 1 << 22
+_KEPT_CELLS = 1 << 26  # so many masks are kept; of larger matrices they are made again for each product
+_EXACT_ROWS = 1 << 20  # sums of so many products of two numbers of 16 bits are exact in float64
+_SEED_WORDS = 4
+_LIMB_BITS = 16
+
+
+class OwnCells(Protocol):
+    """The candidates of one party, at that party."""
+
+    def block(self, start: int, stop: int) -> Narrow:
+        """Some rows of X, uint16[stop − start, W] of 0 and 1."""
+
+    def sums(self, values: Ring) -> Ring:
+        """Xᵀ·x: uint64[T, W] of uint64[T, n]."""
+
+    def pick(self, selected: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """X·s modulo 2: uint8[K, n] of uint8[K, W]."""
+
+
+def slots_of(rows: int) -> int:
+    """How many slots a column has: more are needed with a probability below 1e-11."""
+    mean = rows / (1 << MASK_BITS)
+    return math.ceil(mean + 7 * math.sqrt(mean) + 8)
+
+
+@dataclass(frozen=True, eq=False)
+class CellMasks:
+    """The masks of one party's cells, which it and the dealer know.
+
+    Attributes:
+        seed: they are drawn from.
+        rows, width: of the matrix, n and W.
+    """
+
+    seed: Randomness
+    rows: int
+    width: int
+
+    def blocks(self) -> Iterator[tuple[int, Narrow]]:
+        """R, some rows at a time, with the first one's number."""
+        yield from self._kept if self.rows * self.width <= _KEPT_CELLS else self._draw()
+
+    def low_bits(self) -> Iterator[tuple[int, Ring]]:
+        """R modulo 2, likewise: uint64[rows, w], a row's bits packed into words."""
+        for start, stop in _blocks_of(self.rows, self.width):
+            drawn = self.seed.derive(f"low {start}").uint64((stop - start) * words_of(self.width))
+            yield start, drawn.reshape(stop - start, -1)
+
+    @cached_property
+    def slots(self) -> NDArray[np.int64]:
+        """The rows of the rare cells, int64[slots, W]; −1 where none is needed.
+
+        Raises:
+            DataError: a column has more of them than slots (``E_CHANCE``).
+        """
+        found = [(start + row, column) for start, block in self.blocks() for row, column in [np.nonzero(block == 1)]]
+        rows, columns = (np.concatenate(each) for each in zip(*found, strict=True))
+        order = np.argsort(columns, kind="stable")
+        rows, columns = rows[order], columns[order]
+        place = np.arange(len(columns)) - np.searchsorted(columns, columns)
+        slots = np.full((slots_of(self.rows), self.width), -1, np.int64)
+        if place.max(initial=0) >= len(slots):
+            raise DataError(
+                "masks of columns came out as once in 10¹¹ trainings",
+                code="E_CHANCE",
+                hint="submit the job again as a new one",
+            )
+        slots[place, columns] = rows
+        return slots
+
+    @cached_property
+    def second(self) -> Ring:
+        """R′ of the slots, uint64[slots, W]."""
+        return self.seed.derive("second").uint64(slots_of(self.rows) * self.width).reshape(-1, self.width)
+
+    @cached_property
+    def _kept(self) -> list[tuple[int, Narrow]]:
+        return list(self._draw())
+
+    def _draw(self) -> Iterator[tuple[int, Narrow]]:
+        for start, low in self.low_bits():
+            count = len(low) * self.width
+            words = self.seed.derive(f"high {start}").uint64(-(-count // 4))
+            high = words.astype("<u8", copy=False).view("<u2")[:count].reshape(len(low), self.width)
+            yield start, (high & np.uint16(0xFFFE)) | _unpack_rows(low, self.width)
+
+
+@dataclass(frozen=True, eq=False)
+class MaskedCells:
+    """A matrix of bits that one party knows, and all others know under masks.
+
+    Attributes:
+        owner: place of that party.
+        rows, width: n and W.
+        own: the matrix, at its owner.
+        masks: at the owner and the dealer.
+        masked: E, uint16[n, W], at the others; empty elsewhere.
+        low: E modulo 2 as :meth:`CellMasks.low_bits`, uint64[n, w], likewise.
+        second: at the others E′, at the owner X_S, uint64[slots, W]; of no meaning at the dealer.
+    """
+
+    owner: int
+    rows: int
+    width: int
+    own: OwnCells | None
+    masks: CellMasks | None
+    masked: Narrow
+    low: Ring
+    second: Ring
+
+
+async def mask_cells(
+    machine: ShareMachine, owner: int, rows: int, width: int, own: OwnCells | None = None
+) -> MaskedCells:
+    """A matrix of bits that one party knows, ready for any number of sums and picks.
+
+    Args:
+        machine: of whoever runs it.
+        owner: place of that party.
+        rows, width: of the matrix, n and W.
+        own: the matrix at its owner; None elsewhere.
+
+    Raises:
+        DataError: as :attr:`CellMasks.slots`.
+
+    Cost: 2·n·W + 8·slots·W bytes to each other party, which keep 2.13·n·W.
+    """
+    (seed,) = await machine.run(_draw_seed(owner))
+    masks = CellMasks(Randomness(seed.astype("<u8").tobytes()), rows, width) if len(seed) else None
+    keeps = machine.place not in (owner, DEALER)
+    masked = np.zeros((rows, width) if keeps else (0, width), np.uint16)
+    drawn = masks.blocks() if own and masks else None
+    for start, stop in _blocks_of(rows, width):
+        shown = None
+        if own and drawn:
+            shown = (own.block(start, stop) - next(drawn)[1]).astype(np.uint64)
+        (block,) = await machine.run(_show(owner, (stop - start, width), MASK_BITS, shown))
+        if keeps:
+            masked[start:stop] = block
+    second = np.zeros((slots_of(rows), width), np.uint64)
+    if own and masks:
+        used = masks.slots >= 0
+        needed = np.unique(masks.slots[used])
+        cells = np.concatenate([own.block(row, row + 1) for row in needed]) if len(needed) else np.zeros((1, width), np.uint16)
+        at = np.searchsorted(needed, np.where(used, masks.slots, needed[:1].max(initial=0)))
+        second = (cells[at, np.arange(width)] * used).astype(np.uint64)
+    (opened,) = await machine.run(_show(owner, second.shape, 64, second - masks.second if own and masks else None))
+    low = _pack_rows(masked & np.uint16(1)) if keeps else np.zeros((0, words_of(width)), np.uint64)
+    return MaskedCells(owner, rows, width, own, masks, masked, low, opened if keeps else second)
+
+
+def _draw_seed(owner: int) -> Operation[Ring]:
+    """A seed that the owner and the dealer have; elsewhere it is empty."""
+
+    def result(place: int, opened: Sequence[Ring], material: Material) -> Ring:
+        return material.get("seed", np.zeros(0, np.uint64))
+
+    return Operation(result, drawn=(Drawn("seed", (_SEED_WORDS,), owner=owner, lasting=True),))
+
+
+def _show(owner: int, shape: Shape, bits: int, shown: Ring | None) -> Operation[Ring]:
+    """Numbers that the owner sends to everybody."""
+
+    def shares(place: int, material: Material) -> Sequence[Ring]:
+        return (np.zeros(shape, np.uint64) if shown is None else shown,)
+
+    def result(place: int, opened: Sequence[Ring], material: Material) -> Ring:
+        return opened[0]
+
+    return Operation(result, shown=(Opening(shape, by=owner, bits=bits),), shares=shares)
+
+
+def sum_cells(cells: MaskedCells, value: Opened) -> Operation[Shared]:
+    """Xᵀ·x in shares, [T, W]: for each candidate the sum of x over the rows where it is 1.
+
+    Args:
+        cells: X, [n, W].
+        value: x, [T, n], as :func:`~vfl_node.crypto.shares.operations.mask_apart` opens it.
+
+    Nothing is sent between parties. Cost: n·W·T products of 16 by 64 bits at the dealer and at each party but the owner.
+    """
+    owner, count = cells.owner, len(value.difference)
+    slots, top = (slots_of(cells.rows), count, cells.width), np.uint64(1 << MASK_BITS)
+
+    def correlate(values: Material) -> Material:
+        assert cells.masks is not None
+        masks = cells.masks
+        others = [part for place, part in enumerate(value.each) if place != owner]
+        mask: Ring = np.sum(others, axis=0, dtype=np.uint64)
+        spread = mask[:, np.where(masks.slots >= 0, masks.slots, 0)].transpose(1, 0, 2)
+        spread *= (masks.slots >= 0)[:, None].astype(np.uint64)
+        sums = _multiply(((start, np.uint16(0) - block) for start, block in masks.blocks()), mask, cells.width)
+        rare = (masks.second[:, None] * values["slots"]).sum(0, dtype=np.uint64)
+        return {"slots' rows": spread - values["slots"], "sums": top * rare - sums}
+
+    def result(place: int, opened: Sequence[Ring], material: Material) -> Shared:
+        if place == DEALER:
+            return Shared(np.zeros((count, cells.width), np.uint64), value.fraction)
+        if cells.own is not None:
+            sums = cells.own.sums(value.difference + value.mask)
+            factor = material["slots' rows"]
+        else:
+            blocks = ((start, cells.masked[start:stop]) for start, stop in _blocks_of(cells.rows, cells.width))
+            sums = _multiply(blocks, value.mask, cells.width)
+            factor = material["slots"]
+        rare = (cells.second[:, None] * factor).sum(0, dtype=np.uint64)
+        return Shared(sums + top * rare + material["sums"], value.fraction)
+
+    return Operation(
+        result,
+        drawn=(Drawn("slots", slots, without=owner),),
+        dealt={"slots' rows": slots, "sums": (count, cells.width)},
+        correlated=correlate,
+        receiver=owner,
+        whole=frozenset({"slots' rows"}),
+    )
+
+
+def pick_cells(cells: MaskedCells, selected: Bits, count: int) -> Operation[Bits]:
+    """X·s modulo 2 in shares: the candidate that each of K selections has chosen, for all rows.
+
+    Args:
+        cells: X, [n, W].
+        selected: s, bits [K, W] as :func:`~vfl_node.crypto.shares.bits.pack_bits` packs them.
+        count: K.
+
+    Returns:
+        Bits [K, n], packed likewise.
+    """
+    owner, shape, rows = cells.owner, (count, cells.width), (count, cells.rows)
+
+    def correlate(values: Material) -> Material:
+        assert cells.masks is not None
+        chosen = _pack_rows(unpack_bits(values["mask"], shape))
+        return {"rows": pack_bits(np.concatenate([_parities(low, chosen) for _, low in cells.masks.low_bits()], axis=1))}
+
+    def shares(place: int, material: Material) -> Sequence[Ring]:
+        return (selected.part if place == owner else selected.part ^ material["mask"],)
+
+    def result(place: int, opened: Sequence[Ring], material: Material) -> Bits:
+        if place == DEALER:
+            return Bits(np.zeros(words_of(count * cells.rows), np.uint64))
+        if cells.own is not None:
+            made = cells.own.pick(unpack_bits(opened[0], shape))
+        else:
+            made = _parities(cells.low, _pack_rows(unpack_bits(material["mask"], shape)))
+        return Bits(pack_bits(made) ^ material["rows"])
+
+    words = (words_of(count * cells.width),)
+    return Operation(
+        result,
+        drawn=(Drawn("mask", words, without=owner),),
+        dealt={"rows": (words_of(rows[0] * rows[1]),)},
+        correlated=correlate,
+        shown=(Opening(words, to=owner, binary=True),),
+        shares=shares,
+        receiver=owner,
+        binary=True,
+    )
+
+
+def _blocks_of(rows: int, width: int) -> Iterator[tuple[int, int]]:
+    """Where the blocks of a matrix begin and end."""
+    size = max(1, _CELLS_AT_ONCE // width)
+    return ((start, min(start + size, rows)) for start in range(0, rows, size))
+
+
+def _multiply(blocks: Iterator[tuple[int, Narrow]], values: Ring, width: int) -> Ring:
+    """Xᵀ·v modulo 2⁶⁴, uint64[T, W], of a matrix of 16 bits in blocks of rows and numbers uint64[T, n].
+
+    Numbers are cut into four of 16 bits, whose products and sums are exact in float64.
+    """
+    count, total, rows = len(values), np.zeros((len(values), width), np.uint64), 0
+    sums = np.zeros((4 * count, width))
+    for start, block in blocks:
+        if rows + len(block) > _EXACT_ROWS:
+            total, sums, rows = total + _join_limbs(sums, count), np.zeros_like(sums), 0
+        part = values[:, start : start + len(block)]
+        limbs = [(part >> np.uint64(_LIMB_BITS * limb)) & np.uint64((1 << _LIMB_BITS) - 1) for limb in range(4)]
+        sums += np.concatenate(limbs).astype(np.float64) @ block.astype(np.float64)
+        rows += len(block)
+    return total + _join_limbs(sums, count)
+
+
+def _join_limbs(sums: NDArray[np.float64], count: int) -> Ring:
+    total = np.zeros((count, sums.shape[1]), np.uint64)
+    for limb in range(4):
+        total += sums[limb * count : (limb + 1) * count].astype(np.uint64) << np.uint64(_LIMB_BITS * limb)
+    return total
+
+
+def _pack_rows(bits: NDArray[np.integer]) -> Ring:
+    """A row's bits in words, uint64[n, w] of 0 and 1 [n, W]."""
+    packed = np.zeros((len(bits), 8 * words_of(bits.shape[1])), np.uint8)
+    packed[:, : -(-bits.shape[1] // 8)] = np.packbits(bits.astype(np.uint8), axis=1, bitorder="little")
+    return packed.view("<u8").astype(np.uint64, copy=False)
+
+
+def _unpack_rows(words: Ring, width: int) -> NDArray[np.uint8]:
+    return np.unpackbits(words.astype("<u8", copy=False).view(np.uint8), axis=1, count=width, bitorder="little")
+
+
+def _parities(rows: Ring, chosen: Ring) -> NDArray[np.uint8]:
+    """Products modulo 2 of packed rows: uint8[K, n] of uint64[n, w] and uint64[K, w]."""
+    made = np.empty((len(chosen), len(rows)), np.uint8)
+    for number, words in enumerate(chosen):
+        folded = np.bitwise_xor.reduce(rows & words, axis=1)
+        for shift in (32, 16, 8, 4, 2, 1):
+            folded ^= folded >> np.uint64(shift)
+        made[number] = folded.astype(np.uint8) & np.uint8(1)
+    return made

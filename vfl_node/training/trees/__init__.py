@@ -1,0 +1,1 @@
+"""Boosted trees in shares over an alignment that hides who is shared: docs/explanations/training/trees.md."""

@@ -1,0 +1,96 @@
+"""What everybody knows of a training of trees, the dealer too: shapes, and how many bits numbers have."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import ceil, log2
+from typing import Literal
+
+from vfl_node.crypto.shares.functions import Guess
+from vfl_node.crypto.shares.ring import FRACTION
+from vfl_node.crypto.shares.steps import RANGE_BITS
+
+VALUE_FRACTION = 20
+"""Fractional bits of the values of nodes."""
+
+SCORE_FRACTION = FRACTION
+"""Fractional bits of scores."""
+
+_MOST_FRACTION = 14
+_GAIN_FRACTION = 8
+_SUM_BITS = 30  # of the sums of gradients
+_SPREAD = 1.05  # what rounding and the series may add to a sum of hessians
+FAR = 8.0
+"""Up to where targets and scores of a regression are apart, in deviations."""
+
+
+@dataclass(frozen=True)
+class TreesPlan:
+    """The shapes of a training.
+
+    Attributes:
+        rows: length of the shared order, n.
+        widths: candidates of each party, in the order of the job.
+        trees: how many.
+        depth: levels of splits of each.
+        rate: η.
+        l2: λ.
+        min_gain: of a split.
+        least_rows: shared records that lie on each side of a split at least.
+        loss: ``logistic`` of two classes, ``squares`` of numbers in deviations.
+    """
+
+    rows: int
+    widths: tuple[int, ...]
+    trees: int
+    depth: int
+    rate: float
+    l2: float
+    min_gain: float
+    least_rows: int
+    loss: Literal["logistic", "squares"] = "logistic"
+
+    @property
+    def width(self) -> int:
+        """W, candidates of all parties; the place of the dummy that splits nothing."""
+        return sum(self.widths)
+
+    @property
+    def index_bits(self) -> int:
+        """Bits of a candidate's number, the dummy included."""
+        return ceil(log2(self.width + 1))
+
+    @property
+    def gradient_fraction(self) -> int:
+        """Fractional bits of g: as many as let sums over all rows stay below 2³⁰."""
+        return min(_MOST_FRACTION, _SUM_BITS - self._row_bits - (0 if self.loss == "logistic" else ceil(log2(FAR))))
+
+    @property
+    def hessian_fraction(self) -> int:
+        """Fractional bits of h."""
+        return min(_MOST_FRACTION, _SUM_BITS - self._row_bits + (2 if self.loss == "logistic" else 0))
+
+    @property
+    def gain_fraction(self) -> int:
+        """Fractional bits of a gain: as many as let gain and number be compared as one."""
+        return max(0, min(_GAIN_FRACTION, RANGE_BITS - 1 - self._row_bits - self.index_bits))
+
+    @property
+    def least_hessian(self) -> float:
+        """The sum of hessians that proves ``least_rows``: that of a row is at most ¼ of classes, and 1 of numbers."""
+        return self.least_rows * self._most_of_row
+
+    @cached_property
+    def guess(self) -> Guess:
+        """Thresholds of the sums of hessians and λ; below the first one a side has too few rows."""
+        most = self.rows * self._most_of_row * _SPREAD + self.l2
+        return Guess.over(self.least_hessian + self.l2, most, self.hessian_fraction)
+
+    @property
+    def _most_of_row(self) -> float:
+        return 0.25 if self.loss == "logistic" else 1.0
+
+    @property
+    def _row_bits(self) -> int:
+        return ceil(log2(self.rows * 1.01))

@@ -1,0 +1,203 @@
+"""One tree in shares, from gradients to new scores. Nobody sees a row's way, a split, or how many rows are where.
+
+::
+
+    x = (g, h)·w of all rows, two numbers in one              gradients.py
+    for each level:
+        sums of x where each candidate goes left, of the nodes at the left; those at the right are what is left of the level above
+        the best candidate of each node                       gain.py
+        which way each row goes: a bit, in shares; z and x of the left children are theirs times this bit
+    leaves = −η·(value of each side of the last level's nodes)
+    score += Σ z·leaf
+
+z is 1 in the node where a row is, and 0 in all others. z and x are opened under masks once a level. What a right child has is a
+difference of what is open.
+
+Source: ours; the order of the work is that of Chen and Guestrin 2016 (XGBoost).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from vfl_node.crypto.shares.bits import Bits, ShownBits, pack_bits, show_bits, unpack_bits
+from vfl_node.crypto.shares.cells import MaskedCells, pick_cells, sum_cells
+from vfl_node.crypto.shares.functions import deal_flags, deal_places, split_pair
+from vfl_node.crypto.shares.machine import ShareMachine
+from vfl_node.crypto.shares.operation import DEALER, Material, Operation
+from vfl_node.crypto.shares.operations import mask_apart, mask_value, product, truncate
+from vfl_node.crypto.shares.ring import BITS, Ring
+from vfl_node.crypto.shares.sizes import words_of
+from vfl_node.crypto.shares.values import Opened, Shared, join_columns
+from vfl_node.training.trees.gain import Splits, Sums, choose_splits
+from vfl_node.training.trees.plan import SCORE_FRACTION, VALUE_FRACTION, TreesPlan
+
+PLACE_BITS = 32
+"""z counts modulo 2^PLACE_BITS, and so do scores."""
+
+_ONE, _TWO = np.uint64(1), np.uint64(2)
+_RATE_FRACTION = 12
+
+
+@dataclass(frozen=True, eq=False)
+class Tree:
+    """A party's share of a tree.
+
+    Attributes:
+        words: of each level [K]: the low :attr:`~.plan.TreesPlan.index_bits` are the chosen candidate's number.
+        leaves: [2^depth] with :data:`~.plan.SCORE_FRACTION` fractional bits, left and right of each node of the last level.
+    """
+
+    words: tuple[Shared, ...]
+    leaves: Shared
+
+
+async def grow_tree(
+    machine: ShareMachine, plan: TreesPlan, cells: Sequence[MaskedCells], pairs: Shared, scores: Shared
+) -> tuple[Tree, Shared]:
+    """One more tree, and the scores with it.
+
+    Args:
+        machine: of whoever runs it.
+        plan: the same for everybody.
+        cells: the candidates of each party.
+        pairs: x, [n].
+        scores: [n].
+    """
+    (x,) = await machine.run(mask_apart(Shared(pairs.part[None], 0), machine.parties))
+    z, left = _everywhere(plan.rows), x
+    base, above, words = Shared(np.zeros((1, 1), np.uint64), VALUE_FRACTION), None, []
+    for level in range(plan.depth):
+        sums = await _sum_level(machine, plan, cells, left)
+        if above is not None:
+            sums = _weave_sums(sums, above - sums)
+        above = sums
+        splits = await choose_splits(machine, plan, sums, base)
+        words.append(splits.words)
+        ways, base = await _route(machine, plan, cells, splits, z, base)
+        if level + 1 < plan.depth:
+            (shown,) = await machine.run(show_bits(ways))
+            x_left, z_left = await machine.run(_keep_left(shown, x), _keep_left(shown, z, PLACE_BITS))
+            left, z_left = await machine.run(mask_apart(x_left, machine.parties), mask_value(z_left, PLACE_BITS))
+            x, z = _weave(left, x - left), _weave(z_left, z - z_left)
+    (leaves,) = await machine.run(
+        truncate(base.times(-round(plan.rate * 2**_RATE_FRACTION), _RATE_FRACTION), VALUE_FRACTION + _RATE_FRACTION - SCORE_FRACTION)
+    )
+    leaves = leaves[:, 0]
+    added = await add_leaves(machine, z, ways, leaves)
+    return Tree(tuple(words), leaves), scores + added
+
+
+def _everywhere(rows: int) -> Opened:
+    """All rows are in the root, which is public."""
+    nothing = np.zeros((1, rows), np.uint64)
+    return Opened(nothing + _ONE, nothing, 0)
+
+
+async def _sum_level(machine: ShareMachine, plan: TreesPlan, cells: Sequence[MaskedCells], x: Opened) -> Sums:
+    """Sums of x over the rows of each node: where each candidate goes left, and all, [T, W + 1]."""
+    parts = await machine.run(*(sum_cells(each, x) for each in cells))
+    every = Shared(x.share(machine.place).part.sum(axis=1, dtype=np.uint64)[:, None], 0)
+    ((gradients, hessians),) = await machine.run(split_pair(join_columns([*parts, every])))
+    return Sums(Shared(gradients, plan.gradient_fraction), Shared(hessians, plan.hessian_fraction))
+
+
+async def _route(
+    machine: ShareMachine, plan: TreesPlan, cells: Sequence[MaskedCells], splits: Splits, z: Opened, base: Shared
+) -> tuple[Bits, Shared]:
+    """Which rows go left, bits [n], and the values of all children, [2·K, 1]."""
+    bits, width, count = plan.index_bits, plan.width, len(splits.words.part)
+    (index,) = await machine.run(mask_value(splits.words, bits))
+    flags, places = await machine.run(deal_flags(index, bits, width), deal_places(index, bits, width + 1))
+    chosen, first, picks = unpack_bits(flags.part, (count, width)), 0, []
+    for each in cells:
+        picks.append(pick_cells(each, Bits(pack_bits(chosen[:, first : first + each.width])), count))
+        first += each.width
+    opened, *picked = await machine.run(mask_value(places), *picks)
+    rows = words_of(count * plan.rows)
+    ways = Bits(np.bitwise_xor.reduce([np.zeros(rows, np.uint64), *(each.part for each in picked)]))
+    if count > 1:
+        (shown,) = await machine.run(show_bits(ways))
+        (ways,) = await machine.run(_where(shown, z))
+    values = splits.values
+    of_left, of_right, of_node = await machine.run(
+        product(opened[:, :width], values[:, :width], "numbers"),
+        product(opened[:, :width], values[:, width : 2 * width], "numbers"),
+        product(opened[:, width:], values[:, 2 * width :], "numbers"),
+    )
+    changes = [of_left.sum(axis=1), of_right.sum(axis=1) + of_node[:, 0]]
+    children = [base[:, 0] + changes[0], base[:, 0] + changes[1]]
+    return ways, Shared(np.stack([each.part for each in children], axis=1).reshape(-1, 1), base.fraction)
+
+
+def _where(shown: ShownBits, z: Opened) -> Operation[Bits]:
+    """⊕ of a bit of each node, where the row is in the node: bits [n] of [K, n] under masks, packed."""
+    shape, words = z.mask.shape, words_of(z.mask.shape[1])
+
+    def correlate(values: Material) -> Material:
+        return {"both": pack_bits(np.bitwise_xor.reduce(unpack_bits(shown.mask, shape) & _low_bits(z.mask), axis=0))}
+
+    def result(place: int, opened: Sequence[Ring], material: Material) -> Bits:
+        if place == DEALER:
+            return Bits(np.zeros(words, np.uint64))
+        known, own = unpack_bits(shown.difference, shape), unpack_bits(shown.mask, shape)
+        z_known, z_own = _low_bits(z.difference), _low_bits(z.mask)
+        part = (z_known & own) ^ (known & z_own) ^ (z_known & known if place == 0 else np.uint8(0))
+        return Bits(pack_bits(np.bitwise_xor.reduce(part, axis=0)) ^ material["both"])
+
+    return Operation(result, dealt={"both": (words,)}, correlated=correlate, binary=True)
+
+
+def _low_bits(numbers: Ring) -> np.ndarray:
+    return numbers.astype(np.uint8) & np.uint8(1)
+
+
+def _keep_left(shown: ShownBits, value: Opened, bits: int = BITS) -> Operation[Shared]:
+    """A value of each node and row, times the row's bit: [K, n] of bits [n] under masks, without a message; modulo 2^bits.
+
+    From the dealer: a number for each row, and one for each value.
+    """
+    shape, rows = value.mask.shape, value.mask.shape[1]
+
+    def correlate(values: Material) -> Material:
+        ones = unpack_bits(shown.mask, (rows,)).astype(np.uint64)
+        return {"ones": ones, "both": ones * value.mask}
+
+    def result(place: int, opened: Sequence[Ring], material: Material) -> Shared:
+        if place == DEALER:
+            return Shared(np.zeros(shape, np.uint64), value.fraction)
+        known = unpack_bits(shown.difference, (rows,)).astype(np.uint64)
+        masked = value.difference * material["ones"] + material["both"]
+        return Shared(known * value.share(place).part + (_ONE - _TWO * known) * masked, value.fraction)
+
+    return Operation(result, dealt={"ones": (rows,), "both": shape}, correlated=correlate, dealt_bits=bits)
+
+
+def _weave(left: Opened, right: Opened) -> Opened:
+    """Left and right children in turns."""
+    each = tuple(_in_turns(*pair) for pair in zip(left.each, right.each, strict=True))
+    difference, mask = _in_turns(left.difference, right.difference), _in_turns(left.mask, right.mask)
+    return Opened(difference, mask, left.fraction, each)
+
+
+def _weave_sums(left: Sums, right: Sums) -> Sums:
+    pairs = (left.gradients, right.gradients), (left.hessians, right.hessians)
+    return Sums(*(Shared(_in_turns(one.part, other.part), one.fraction) for one, other in pairs))
+
+
+def _in_turns(left: Ring, right: Ring) -> Ring:
+    return np.stack([left, right], axis=1).reshape(-1, left.shape[1])
+
+
+async def add_leaves(machine: ShareMachine, z: Opened, ways: Bits, leaves: Shared) -> Shared:
+    """The value of each row's leaf, [n] modulo 2^:data:`PLACE_BITS`, of the last nodes z, [K, n], the bits [n] that go left, and leaves [2·K]."""
+    pairs = Shared(leaves.part.reshape(-1, 2), leaves.fraction)
+    table = Shared(np.stack([pairs.part[:, 1], pairs.part[:, 0] - pairs.part[:, 1]]), leaves.fraction)
+    (opened,) = await machine.run(mask_value(table))
+    (found,) = await machine.run(product(opened, z))
+    change, shown = await machine.run(mask_value(found[1:], PLACE_BITS), show_bits(ways))
+    (moved,) = await machine.run(_keep_left(shown, change, PLACE_BITS))
+    return found[0] + moved[0]
