@@ -38,15 +38,16 @@ from vfl_node.privacy.attacks import ATTACKS
 from vfl_node.session.memory import MemoryOfOneRun
 from vfl_node.settings.limits import Limits
 from vfl_node.training.checkpoints import MemoryCheckpoints
-from vfl_node.training.hidden import alone, frequent, terms
+from vfl_node.training.hidden import alone, frequent
 from vfl_node.training.hidden.computation import HiddenPlan
 from vfl_node.training.hidden.config import Hidden
-from vfl_node.training.hidden.dealing import Dealing
 from vfl_node.training.hidden.inputs import first_parts
 from vfl_node.training.hidden.rows import RowEncoder
 from vfl_node.training.hidden.section import HiddenSection
+from vfl_node.training.hidden.terms import HiddenProgram
 from vfl_node.training.hidden.trainer import HiddenTrainer
 from vfl_node.training.schedule import Schedule
+from vfl_node.training.shares.dealing import Dealing
 from vfl_node.training.trainer import Trained, TrainingData
 from vfl_node.transport.memory import memory_network, run_together
 
@@ -218,7 +219,7 @@ def train_together(job: Job, union: Union, randomness: Randomness) -> tuple[Hidd
     failed = [result for result in results if isinstance(result, Exception)]
     for error in sorted(failed, key=lambda error: isinstance(error, PeerLost)):
         raise error
-    return terms.plan_of(dealing._said[ACTIVE], job), results[:2]
+    return HiddenProgram(job).plan(dealing._said[ACTIVE]), results[:2]
 
 
 def first_weights(plan: HiddenPlan, randomness: Randomness) -> list[Floats]:

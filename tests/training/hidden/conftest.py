@@ -35,13 +35,14 @@ from vfl_node.session.session import Session
 from vfl_node.settings.limits import Limits
 from vfl_node.training.checkpoints import Checkpoints, MemoryCheckpoints
 from vfl_node.training.glm.plain import one_hot
-from vfl_node.training.hidden import measuring, network, terms
+from vfl_node.training.hidden import measuring, network
 from vfl_node.training.hidden.computation import HiddenPlan, block, candidates
 from vfl_node.training.hidden.config import Hidden
 from vfl_node.training.hidden.frequent import find
 from vfl_node.training.hidden.inputs import first_parts
 from vfl_node.training.hidden.metric_noise import MetricNoise
 from vfl_node.training.hidden.rows import FAR, RowEncoder
+from vfl_node.training.hidden.terms import HiddenProgram
 from vfl_node.training.hidden.trainer import HiddenTrainer
 from vfl_node.training.own_columns import make_robust
 from vfl_node.training.targets import TargetScale
@@ -288,7 +289,7 @@ class Attempt:
 
     def plan(self, over: World) -> HiddenPlan:
         """Of the training that was run."""
-        return terms.plan_of(self.sent(DealingTerms)[0], self.job(over))
+        return HiddenProgram(self.job(over)).plan(self.sent(DealingTerms)[0])
 
     def start(self, over: World) -> list[NDArray[np.float64]]:
         """First weights: the sum of what all parties draw."""

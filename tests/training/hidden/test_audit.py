@@ -21,9 +21,9 @@ from vfl_node.errors import ProtocolError, StateError
 from vfl_node.session import share_wire as wire
 from vfl_node.session.openings import OpeningLog
 from vfl_node.settings.limits import Limits
-from vfl_node.training.hidden import terms
 from vfl_node.training.hidden.computation import CANDIDATES, block, candidates
 from vfl_node.training.hidden.costs import exchange
+from vfl_node.training.shares import agreement
 from vfl_node.transport.generated.vfl.v1.shares_pb2 import Corrections, CorrectionsUsed, DealerSeed, MaskedShares, SectionSeed
 
 AUDIT = {"dealer_audit": 0.4, "epochs": 3, "batch_size": 12}
@@ -257,9 +257,9 @@ def test_other_coins_are_another_context(world: Any, attempt: Any, sections: dic
     for bound in (True, False):
         for of in sections.values():
             of.clear()
-        true = terms.context_of
+        true = agreement.context_of
         fixed = lambda *given, true=true: true(*given[:3])  # noqa: E731
-        with mock.patch.object(terms, "context_of", true if bound else fixed):
+        with mock.patch.object(agreement, "context_of", true if bound else fixed):
             for secret in ("one", "other"):
                 of = attempt(AUDIT)
                 randomness = of.randomness

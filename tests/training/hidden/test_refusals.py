@@ -15,9 +15,10 @@ from vfl_node.crypto.shares.ring import encode
 from vfl_node.data.tables import NumericColumn, Table
 from vfl_node.errors import DataError, ProtocolError, StateError
 from vfl_node.settings.limits import Limits
-from vfl_node.training.hidden import memory, terms
+from vfl_node.training.hidden import memory
 from vfl_node.training.hidden.config import Hidden
 from vfl_node.training.hidden.trainer import HiddenTrainer
+from vfl_node.training.shares.agreement import MOST_COLUMNS
 from vfl_node.transport.generated.vfl.v1.shares_pb2 import (
     Corrections,
     CorrectionsUsed,
@@ -78,7 +79,7 @@ def emptied(message: Any) -> None:
 
 CASES: list[tuple[str, type[Any], Edit, int, str]] = [
     ("lab", ShareInputs, field("width", 0), 0, "E_COUNT"),
-    ("lab", ShareInputs, field("width", terms.MOST_COLUMNS + 1), 0, "E_COUNT"),
+    ("lab", ShareInputs, field("width", MOST_COLUMNS + 1), 0, "E_COUNT"),
     ("lab", ShareInputs, field("width", 3), 0, "E_COUNT"),  # which the lab's own next message does not fit
     ("lab", ShareInputs, field("digest", b"short"), 0, "E_COUNT"),
     ("lab", ShareInputs, field("digest", bytes(32)), 0, "E_COUNT"),
@@ -98,7 +99,7 @@ CASES: list[tuple[str, type[Any], Edit, int, str]] = [
     ("lab", DealingTerms, field("rows", 1 << 60), 0, "E_COUNT"),
     ("lab", DealingTerms, widths(4), 0, "E_COUNT"),
     ("lab", DealingTerms, widths(4, 0), 0, "E_COUNT"),
-    ("lab", DealingTerms, widths(4, terms.MOST_COLUMNS + 1), 0, "E_COUNT"),
+    ("lab", DealingTerms, widths(4, MOST_COLUMNS + 1), 0, "E_COUNT"),
     ("lab", DealingTerms, field("context", b""), 0, "E_COUNT"),
     ("lab", DealingTerms, field("context", bytes(32)), 0, "E_COUNT"),
     ("lab", DealingTerms, field("schedule", b"x"), 0, "E_COUNT"),
@@ -224,7 +225,7 @@ def test_the_coordinator_takes_no_memory_for_shapes_that_it_has_none_for(world: 
     def large(sent: Any) -> None:
         if isinstance(sent.message, DealingTerms):
             sent.message.rows = 1 << 27
-            widths(terms.MOST_COLUMNS, terms.MOST_COLUMNS)(sent.message)
+            widths(MOST_COLUMNS, MOST_COLUMNS)(sent.message)
 
     of = attempt(tamper=large)
     with pytest.raises(StateError) as caught:

@@ -17,8 +17,8 @@ from vfl_node.session import share_wire as wire
 from vfl_node.session.openings import OpeningLog
 from vfl_node.session.pins import MemoryPins
 from vfl_node.training.checkpoints import FileCheckpoints, MemoryCheckpoints
-from vfl_node.training.hidden import terms
 from vfl_node.training.hidden.inputs import digest_of
+from vfl_node.training.hidden.terms import HiddenProgram
 from vfl_node.training.hidden.trainer import _Training
 from vfl_node.transport.generated.vfl.v1.shares_pb2 import DealingTerms, MaskedShares
 
@@ -251,8 +251,8 @@ def test_checkpoints_of_another_context_are_gone_when_all_begin_anew(world: Any,
 
     with mock.patch.object(MemoryCheckpoints, "save", breaks), mock.patch.object(_Training, "_hold"):
         assert any(isinstance(result, KilledError) for result in of.raw(over))
-    old = terms.VERSION
-    with mock.patch.object(terms, "VERSION", old + 1):  # as after an update of the software
+    old = HiddenProgram.version
+    with mock.patch.object(HiddenProgram, "version", old + 1):  # as after an update of the software
         expected = attempt({**TRAIN, "epochs": 4})(over)
 
         def dies(kept: Any, name: str, *rest: Any) -> None:
@@ -273,6 +273,6 @@ def test_what_was_opened_once_is_not_opened_under_other_noise(world: Any, attemp
     """After an update of the software between the last epoch and the end of a job: it would be a second draw for one ε."""
     over, of = world(people=40), attempt(TRAIN)
     of(over)
-    with mock.patch.object(terms, "VERSION", terms.VERSION + 1), pytest.raises(StateError) as caught:
+    with mock.patch.object(HiddenProgram, "version", HiddenProgram.version + 1), pytest.raises(StateError) as caught:
         of.again(over)(over)
     assert caught.value.code == "E_REPLAY"

@@ -13,10 +13,11 @@ from scipy.stats import chi2
 from tests.thorough import examples
 from vfl_node.crypto.shares.machine import ShareMachine
 from vfl_node.settings.limits import Limits
-from vfl_node.training.hidden import terms
 from vfl_node.training.hidden.computation import Own
 from vfl_node.training.hidden.inputs import digest_of
+from vfl_node.training.hidden.terms import HiddenProgram
 from vfl_node.training.schedule import Schedule
+from vfl_node.training.shares.agreement import context_of
 from vfl_node.transport.generated.vfl.v1.session_pb2 import PhaseEnd
 from vfl_node.transport.generated.vfl.v1.shares_pb2 import (
     Corrections,
@@ -111,7 +112,7 @@ def test_its_digest_cannot_be_guessed_from_few_possible_tables(world: Any, attem
             guessed = ShareContext()
             guessed.CopyFrom(context)
             guessed.digests[0] = tried
-            if terms.context_of(of.job(over), guessed, fingerprint) == said.context:
+            if context_of(HiddenProgram(of.job(over)), guessed, fingerprint) == said.context:
                 hits.append(guess)
         found[salted] = hits
     assert found == {True: [], False: [tuple(table.labels[view.rows[at]].astype(int))]}

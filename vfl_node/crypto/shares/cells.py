@@ -16,12 +16,12 @@ function              what comes out                                  on the wir
 
     X = E + R̃ + 2¹⁶·[R = 1]·X        R̃ = −(−R mod 2¹⁶)
 
-since X − R is negative exactly if R is not 0, but for R = 1 and X = 1. The *rare cells*, where R is 1, are one in 65,536. The
-owner and the dealer know which they are, and nobody else. Each column has the same number of *slots* for them. The rare cells are
-opened once more there, under masks of 64 bits, and slots that are not needed have a 0.
+since X − R is negative exactly if R is not 0, but for R = 1 and X = 1. The *rare cells*, where R is 1, are one in 65,536.
+The owner and the dealer know which they are, and nobody else. Each column has the same number of *slots* for them. The rare
+cells are opened once more there, under masks of 64 bits, and slots that are not needed have a 0.
 
-Masks that never wrap around, from 2 to 2¹⁶ − 1, would need no slots. But a cell with the largest or the smallest difference would
-then be known for sure.
+Masks that never wrap around, from 2 to 2¹⁶ − 1, would need no slots. But a cell with the largest or the smallest difference
+would then be known for sure.
 
 **Sums.** Of x, δ = x − Σ m_p is open, and M is the sum of the masks of all but the owner o. The dealer draws b_p with each of
 the others for the slots, and tells o alone M[S] − Σ b_p, where S are the slots' rows. It deals C = R̃ᵀM + 2¹⁶·Σ R′·Σ b_p ::
@@ -170,9 +170,7 @@ class MaskedCells:
     second: Ring
 
 
-async def mask_cells(
-    machine: ShareMachine, owner: int, rows: int, width: int, own: OwnCells | None = None
-) -> MaskedCells:
+async def mask_cells(machine: ShareMachine, owner: int, rows: int, width: int, own: OwnCells | None = None) -> MaskedCells:
     """A matrix of bits that one party knows, ready for any number of sums and picks.
 
     Args:

@@ -1,8 +1,8 @@
 """Functions of secret numbers over many octaves: quotients, and two numbers that travel as one.
 
-A number v is brought near 1 first: with the bits u_t = [v ≥ θ_t] of thresholds half an octave apart, σ = Σ u_t·d_t is 1/v up to a
-factor of 2^(1/4) either way. Then e = v·σ − 1 is small, and 1/v is σ times a polynomial in e. The thresholds, differences d_t and
-coefficients are integers, the same on every machine.
+A number v is brought near 1 first: with the bits u_t = [v ≥ θ_t] of thresholds half an octave apart, σ = Σ u_t·d_t is 1/v
+up to a factor of 2^(1/4) either way. Then e = v·σ − 1 is small, and 1/v is σ times a polynomial in e. The thresholds,
+differences d_t and coefficients are integers, the same on every machine.
 
 Source: ours, from known parts: Goldschmidt 1964 (quotients by a first guess), Beaver 1991.
 """

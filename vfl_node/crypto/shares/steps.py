@@ -1,8 +1,8 @@
 """Comparisons of secret numbers with public ones and with each other, in few rounds.
 
-A number x is open under a mask: δ = x + r. The dealer deals, for each digit of r of 8 bits, the bits [digit < a] for all a, in
-shares: a *table of steps*. Then [r ≤ a] for a public a is a look-up in each digit, and one round to join the digits, however many
-a are looked up. And x ≥ θ exactly if r ≤ δ − θ, but for wrapping around, which is public.
+A number x is open under a mask: δ = x + r. The dealer deals, for each digit of r of 8 bits, the bits [digit < a] for all a,
+in shares: a *table of steps*. Then [r ≤ a] for a public a is a look-up in each digit, and one round to join the digits,
+however many a are looked up. And x ≥ θ exactly if r ≤ δ − θ, but for wrapping around, which is public.
 
 ======================  ============================  ==============================================================
 function                rounds                        from the dealer, for each number
@@ -78,9 +78,7 @@ def deal_steps(opened: Opened) -> Operation[StepTable]:
     return Operation(result, dealt={"table": shape}, correlated=correlate, binary=True)
 
 
-async def at_most(
-    machine: ShareMachine, table: StepTable, numbers: Ring, *beside: Operation[Any]
-) -> tuple[Flags, list[Any]]:
+async def at_most(machine: ShareMachine, table: StepTable, numbers: Ring, *beside: Operation[Any]) -> tuple[Flags, list[Any]]:
     """[r ≤ a] of each number r of a table, for the public a below 2^:data:`RANGE_BITS`. One round.
 
     Args:
@@ -255,9 +253,7 @@ async def largest(machine: ShareMachine, value: Shared) -> Shared:
     return total
 
 
-def _times_lifted(
-    opened: Opened, flags: Sequence[Flags], masks: Sequence[Ring], signs: Sequence[Ring]
-) -> Operation[Shared]:
+def _times_lifted(opened: Opened, flags: Sequence[Flags], masks: Sequence[Ring], signs: Sequence[Ring]) -> Operation[Shared]:
     """x times one bit or three, in shares: x is open under a mask, the bits are e + s·ρ with ρ in shares as numbers.
 
     From the dealer: ρ·m for each product of some ρ and the mask m of x, and of three also the products themselves.

@@ -33,22 +33,25 @@ from vfl_node.session.toss import toss
 from vfl_node.training.checkpoints import Checkpoints, load_of
 from vfl_node.training.evaluation import Rival
 from vfl_node.training.glm.measuring import output_of
-from vfl_node.training.hidden import alone, audit, kept, memory, terms
+from vfl_node.training.hidden import alone, audit, kept, terms
 from vfl_node.training.hidden.computation import HiddenOutcome, HiddenPlan, WeightShares, compute
 from vfl_node.training.hidden.config import Hidden
-from vfl_node.training.hidden.dealing import Dealing
 from vfl_node.training.hidden.disclosures import HiddenNumbers, learns
 from vfl_node.training.hidden.inputs import Inputs, digest_of, first_parts, prepare
 from vfl_node.training.hidden.network import Form
 from vfl_node.training.hidden.privacy import Privacy, privacy_of
 from vfl_node.training.hidden.results import measure, warnings
 from vfl_node.training.hidden.section import HiddenSection
+from vfl_node.training.hidden.terms import HiddenProgram
 from vfl_node.training.intervals import Output
 from vfl_node.training.own_rows import OwnRows
 from vfl_node.training.schedule import Schedule
+from vfl_node.training.shares import agreement
+from vfl_node.training.shares.agreement import Brought
+from vfl_node.training.shares.dealing import Dealing
 from vfl_node.training.summary import Population, Summary
 from vfl_node.training.trainer import Coordination, Epoch, Trained, Trainer, TrainingData
-from vfl_node.transport.generated.vfl.v1.shares_pb2 import DealerSeed, DealingTerms, ShareContext, ShareInputs
+from vfl_node.transport.generated.vfl.v1.shares_pb2 import DealerSeed, DealingTerms, ShareContext
 from vfl_node.transport.pipe import Traffic
 
 
@@ -57,7 +60,7 @@ class HiddenTrainer(Trainer):
 
     def prepare(self, session: Session) -> None:
         """As the base: sines must be those of all machines."""
-        terms.check_tables()
+        agreement.check_tables()
 
     async def run(self, session: Session, data: TrainingData, checkpoints: Checkpoints, resume: str | None) -> Trained:
         """Train with the other data parties, and with the dealer's randomness.
@@ -78,7 +81,7 @@ class HiddenTrainer(Trainer):
 
     def coordination(self, session: Session) -> Coordination:
         """The coordinator deals."""
-        return Dealing(session)
+        return Dealing(session, HiddenProgram(session.job))
 
 
 class _Training:
@@ -88,6 +91,7 @@ class _Training:
         self._session, self._data, self._checkpoints = session, data, checkpoints
         self._train, self._parties = Hidden.section_of(session.job), session.job.parties
         self._place = self._parties.data.index(session.name)
+        self._program = HiddenProgram(session.job)
         self._epochs: list[Epoch] = []
 
     async def train(self, resume: str | None, traffic: Sequence[Traffic]) -> Trained:
@@ -99,7 +103,7 @@ class _Training:
         inputs = prepare(session, self._data, training, testing)
         context = await self._agree(inputs, schedule, coins)
         rows = len(self._data.alignment)
-        terms.check_room(session, rows, context.widths, memory.party_bytes(train, rows, context.widths, context.batch_rows))
+        agreement.check_room(session, rows, context.widths, self._program.party_bytes(rows, context.widths, context.batch_rows))
         form = Form(tuple(context.widths), train.layers, train.outputs, train.form_loss)
         parts, first = self._begin(form, context.context, resume, schedule.fingerprint)
         said = DealingTerms(
@@ -111,12 +115,12 @@ class _Training:
             divisor=context.divisor,
             epoch=first,
         )
-        plan = terms.plan_of(said, session.job)
+        plan = self._program.plan(said)
         dealer = session.coordinator
         assert dealer is not None
         await dealer.send(said)
         masks = (await dealer.receive(DealerSeed)).seed
-        if len(masks) != terms.DIGEST_BYTES:
+        if len(masks) != agreement.DIGEST_BYTES:
             raise ProtocolError(f"{dealer.peer} sent a seed of {len(masks)} bytes", code="E_COUNT")
         # which shares of a checkpoint fit
         session.attempt.pins.check(f"masks of {dealer.peer}", hashlib.sha256(masks).digest())
@@ -202,35 +206,11 @@ class _Training:
 
     async def _agree(self, inputs: Inputs, schedule: Schedule, coins: Coins | None) -> ShareContext:
         """Everybody's widths, and the digest of all that values are made of."""
-        session, alignment = self._session, self._data.alignment
-        digest = digest_of(inputs.own, self._start.derive("mark").bytes(terms.DIGEST_BYTES))
-        chosen = coins.digest if coins else b""
-        training, _ = schedule.split(0, session.job.evaluate.test_fraction)
-        batch, divisor = terms.batch_of(self._train, len(alignment), len(training), self._shared_by_all)
-        if self._place:
-            (active,) = session.data_peers.values()
-            await active.send(ShareInputs(width=inputs.width, digest=digest))
-            said = await active.receive(ShareContext)
-            own, sizes = (inputs.width, digest), (batch, divisor)
-            terms.check_context(said, session, own, sizes, schedule.fingerprint, chosen)
-            return said
-        widths, digests = [inputs.width], [digest]
-        for channel in session.data_peers.values():
-            theirs = await channel.receive(ShareInputs)
-            if len(theirs.digest) != terms.DIGEST_BYTES or not 0 < theirs.width <= terms.MOST_COLUMNS:
-                raise ProtocolError(
-                    f"{channel.peer} says what this job cannot have of its columns: {theirs.width}",
-                    code="E_COUNT",
-                    hint=f"ask the owner of {channel.peer} whether it runs another version, and submit the job again",
-                )
-            session.attempt.pins.check(f"share inputs of {channel.peer}", theirs.SerializeToString(deterministic=True))
-            widths.append(theirs.width)
-            digests.append(theirs.digest)
-        said = ShareContext(widths=widths, digests=digests, divisor=divisor, batch_rows=batch)
-        said.context = terms.context_of(session.job, said, schedule.fingerprint, chosen)
-        for channel in session.data_peers.values():
-            await channel.send(said)
-        return said
+        digest = digest_of(inputs.own, self._start.derive("mark").bytes(agreement.DIGEST_BYTES))
+        training, _ = schedule.split(0, self._session.job.evaluate.test_fraction)
+        sizes = terms.batch_of(self._train, len(self._data.alignment), len(training), self._shared_by_all)
+        own = Brought(inputs.width, digest, *sizes, schedule.fingerprint, coins.digest if coins else b"")
+        return await agreement.agree(self._session, self._program, own)
 
     @property
     def _start(self) -> Randomness:

@@ -7,8 +7,8 @@ With G and H the sums of gradients and hessians on one side, v = H + λ, and t =
 Gains are differences of large numbers, so each node is centred first by what is known of its value from the level above: with
 A = G − base·v and t = A/v the gain is A_L·t_L + A_R·t_R − A·t − λ·base², whatever ``base`` is.
 
-A gain and the candidate's number are one word, so the largest word is the winner with its number. The last candidate is a *dummy*,
-which has the least gain of a split. Where it wins, all rows go right, and nobody sees that.
+A gain and the candidate's number are one word, so the largest word is the winner with its number. The last candidate is a
+*dummy*, which has the least gain of a split. Where it wins, all rows go right, and nobody sees that.
 
 Source: ours; gains are those of Chen and Guestrin 2016 (XGBoost), section 2.2.
 """
@@ -28,6 +28,7 @@ from vfl_node.crypto.shares.functions import (
 )
 from vfl_node.crypto.shares.machine import ShareMachine
 from vfl_node.crypto.shares.operations import mask_value, product, truncate
+from vfl_node.crypto.shares.ring import Ring
 from vfl_node.crypto.shares.steps import at_most, deal_steps, larger, largest, lift
 from vfl_node.crypto.shares.values import Opened, Shared, join_columns
 from vfl_node.training.trees.plan import VALUE_FRACTION, TreesPlan
@@ -75,7 +76,7 @@ async def choose_splits(machine: ShareMachine, plan: TreesPlan, sums: Sums, base
         sums: of the level's nodes.
         base: [K, 1], the nodes' values as far as they are known.
     """
-    place, width, numbers = machine.place, plan.width, "numbers"
+    place, width = machine.place, plan.width
     gradients, sides = _both_sides(sums.gradients, width), _add_public(_both_sides(sums.hessians, width), plan.l2, place)
     v, opened_base = await machine.run(mask_value(sides), mask_value(base))
     table, pulled, square = await machine.run(
@@ -92,21 +93,21 @@ async def choose_splits(machine: ShareMachine, plan: TreesPlan, sums: Sums, base
     )
     guess, enough = plan.guess.guess(v, await lift(machine, looked), place)
     a, sigma, reached = await machine.run(mask_value(gradients - pulled), mask_value(guess), mask_value(enough))
-    (both,) = await machine.run(product(reached[:, :width], reached[:, width : 2 * width], numbers))
+    (both,) = await machine.run(product(reached[:, :width], reached[:, width : 2 * width], "numbers"))
     (valid,) = await machine.run(mask_value(join_columns([both, both, _ones(len(both.part), place)])))
-    near, factor = await machine.run(product(v, sigma, numbers), multiply_three(a, sigma, valid))
+    near, factor = await machine.run(product(v, sigma, "numbers"), multiply_three(a, sigma, valid))
     near, factor = await machine.run(
         truncate(near, plan.hessian_fraction + GUESS_FRACTION - REST_FRACTION),
         truncate(factor, plan.gradient_fraction + GUESS_FRACTION - _PULLED_FRACTION),
     )
     rest, factor = await machine.run(mask_value(_add_public(near, -1.0, place)), mask_value(factor))
-    (square_rest,) = await machine.run(product(rest, rest, numbers))
+    (square_rest,) = await machine.run(product(rest, rest, "numbers"))
     (square_rest,) = await machine.run(truncate(square_rest, REST_FRACTION))
     (opened_square,) = await machine.run(mask_value(square_rest))
     (value,) = await machine.run(multiply_inverse(factor, rest, opened_square))
     (value,) = await machine.run(truncate(value, _PULLED_FRACTION + INVERSE_FRACTION - VALUE_FRACTION))
     (values,) = await machine.run(mask_value(value))
-    (each,) = await machine.run(product(a, values, numbers))
+    (each,) = await machine.run(product(a, values, "numbers"))
     gain = each[:, :width] + each[:, width : 2 * width] - each[:, 2 * width :] - square
     (gain,) = await machine.run(truncate(gain, gain_fraction - plan.gain_fraction))
     every = _number(plan, gain, place)
@@ -125,13 +126,13 @@ def _add_public(value: Shared, number: float, place: int) -> Shared:
 
 
 def _ones(rows: int, place: int) -> Shared:
-    return Shared(np.full((rows, 1), place == 0, np.uint64), 0)
+    return Shared(np.full((rows, 1), int(place == 0), np.uint64), 0)
 
 
 def _number(plan: TreesPlan, gain: Shared, place: int) -> Shared:
     """Gain and number of each candidate as one word, and the dummy, [K, W + 1]."""
-    part = gain.part << np.uint64(plan.index_bits)
-    dummy = np.zeros((len(part), 1), np.uint64)
+    part: Ring = gain.part << np.uint64(plan.index_bits)
+    dummy: Ring = np.zeros((len(part), 1), np.uint64)
     if place == 0:
         part = part + np.arange(plan.width, dtype=np.uint64)
         least = max(1, round(plan.min_gain * 2**plan.gain_fraction))

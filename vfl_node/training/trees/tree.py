@@ -4,7 +4,7 @@
 
     x = (g, h)·w of all rows, two numbers in one              gradients.py
     for each level:
-        sums of x where each candidate goes left, of the nodes at the left; those at the right are what is left of the level above
+        sums of x where each candidate goes left, of the left nodes; those of the right ones are the rest of the level above
         the best candidate of each node                       gain.py
         which way each row goes: a bit, in shares; z and x of the left children are theirs times this bit
     leaves = −η·(value of each side of the last level's nodes)
@@ -83,10 +83,8 @@ async def grow_tree(
             x_left, z_left = await machine.run(_keep_left(shown, x), _keep_left(shown, z, PLACE_BITS))
             left, z_left = await machine.run(mask_apart(x_left, machine.parties), mask_value(z_left, PLACE_BITS))
             x, z = _weave(left, x - left), _weave(z_left, z - z_left)
-    (leaves,) = await machine.run(
-        truncate(base.times(-round(plan.rate * 2**_RATE_FRACTION), _RATE_FRACTION), VALUE_FRACTION + _RATE_FRACTION - SCORE_FRACTION)
-    )
-    leaves = leaves[:, 0]
+    scaled = base[:, 0].times(-round(plan.rate * 2**_RATE_FRACTION), _RATE_FRACTION)
+    (leaves,) = await machine.run(truncate(scaled, scaled.fraction - SCORE_FRACTION))
     added = await add_leaves(machine, z, ways, leaves)
     return Tree(tuple(words), leaves), scores + added
 
@@ -193,7 +191,14 @@ def _in_turns(left: Ring, right: Ring) -> Ring:
 
 
 async def add_leaves(machine: ShareMachine, z: Opened, ways: Bits, leaves: Shared) -> Shared:
-    """The value of each row's leaf, [n] modulo 2^:data:`PLACE_BITS`, of the last nodes z, [K, n], the bits [n] that go left, and leaves [2·K]."""
+    """The value of each row's leaf, [n] modulo 2^:data:`PLACE_BITS`.
+
+    Args:
+        machine: of whoever runs it.
+        z: of the last level's nodes, [K, n].
+        ways: bits [n] of the rows that go left there.
+        leaves: [2·K].
+    """
     pairs = Shared(leaves.part.reshape(-1, 2), leaves.fraction)
     table = Shared(np.stack([pairs.part[:, 1], pairs.part[:, 0] - pairs.part[:, 1]]), leaves.fraction)
     (opened,) = await machine.run(mask_value(table))

@@ -12,13 +12,13 @@ from vfl_node.process import failpoints
 from vfl_node.progress import Advanced, PhaseBegan
 from vfl_node.session.session import Session
 from vfl_node.session.share_wire import DealingSink
-from vfl_node.training.hidden import terms
 from vfl_node.training.hidden.config import Hidden
-from vfl_node.training.hidden.dealing import seed_of
 from vfl_node.training.hidden.kept import shared_model
 from vfl_node.training.hidden.network import Form
 from vfl_node.training.hidden.prediction.answers import answer, check_memory, masks_of
 from vfl_node.training.predictor import Predicted, ServiceCount, ServiceTally
+from vfl_node.training.shares import agreement
+from vfl_node.training.shares.dealing import seed_of
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.generated.vfl.v1.shares_pb2 import AnswerTerms, DealerSeed
 
@@ -85,8 +85,8 @@ class AnswerDealing:
         fits = (
             said.rows <= self._most
             and len(widths) == len(self._session.job.parties.data)
-            and all(0 < width <= terms.MOST_COLUMNS for width in widths)
-            and len(said.context) == terms.DIGEST_BYTES
+            and all(0 < width <= agreement.MOST_COLUMNS for width in widths)
+            and len(said.context) == agreement.DIGEST_BYTES
         )
         if not fits:
             raise ProtocolError(

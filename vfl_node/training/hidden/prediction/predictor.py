@@ -32,7 +32,7 @@ from vfl_node.session.counted import served_model
 from vfl_node.session.openings import OpeningLog
 from vfl_node.session.session import Session
 from vfl_node.settings.declared import Declared
-from vfl_node.training.hidden import alone, terms
+from vfl_node.training.hidden import alone
 from vfl_node.training.hidden.config import Hidden
 from vfl_node.training.hidden.kept import KeptShares
 from vfl_node.training.hidden.prediction import answers
@@ -52,6 +52,7 @@ from vfl_node.training.predictor import (
     StoredModel,
     check_allowed,
 )
+from vfl_node.training.shares import agreement
 from vfl_node.transport.generated.vfl.v1.shares_pb2 import AnswerTerms, DealerSeed
 
 
@@ -117,13 +118,13 @@ async def _exchange(session: Session, model: StoredModel, alignment: Alignment, 
     if session.name != job.asker:
         counted = served_model(model.table, job.predict.model, session.policy.limits.budgets.models_served)
         session.memories[str(job.asker)].count(counted)
-    terms.check_tables()
+    agreement.check_tables()
     side = ShareSide(model, kept, alignment, table)
     async with session.phase("shares"):
         await kept.compare(session)
     async with dealer.phase("deal"):
         masks = (await dealer.receive(DealerSeed)).seed
-        if len(masks) != terms.DIGEST_BYTES:
+        if len(masks) != agreement.DIGEST_BYTES:
             raise ProtocolError(f"{dealer.peer} sent a seed of {len(masks)} bytes", code="E_COUNT")
         digest = hashlib.sha256(masks).digest()
         session.attempt.pins.check(f"masks of {dealer.peer}", digest)

@@ -1,8 +1,8 @@
 """The coordinator's part: it deals randomness, and receives sizes alone.
 
 Each data party says of which shapes the job is: how long the shared order is, how many columns everybody has, how rows are
-batched. From these and from seeds of its own the coordinator computes, by the very program of the training
-(:mod:`vfl_node.training.hidden.computation`), what each party needs, and sends it ahead of need.
+batched. From these and from seeds of its own the coordinator computes, by the very program of the training, what each party
+needs, and sends it ahead of need.
 """
 
 from __future__ import annotations
@@ -19,11 +19,8 @@ from vfl_node.process.files import read_checked, write_checked
 from vfl_node.progress import Advanced, PhaseBegan
 from vfl_node.session.session import Session
 from vfl_node.session.share_wire import DealingSink
-from vfl_node.training.hidden import terms
-from vfl_node.training.hidden.computation import WeightShares, compute
-from vfl_node.training.hidden.config import Hidden
-from vfl_node.training.hidden.disclosures import HiddenNumbers, learns
-from vfl_node.training.hidden.section import HiddenSection
+from vfl_node.training.shares import agreement
+from vfl_node.training.shares.program import Program
 from vfl_node.training.trainer import Trained
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.generated.vfl.v1.shares_pb2 import DealerSeed, DealingTerms
@@ -34,10 +31,11 @@ class Dealing:
 
     Args:
         session: the coordinator's.
+        program: of the training.
     """
 
-    def __init__(self, session: Session) -> None:
-        self._session, self._train = session, Hidden.section_of(session.job)
+    def __init__(self, session: Session, program: Program[Any]) -> None:
+        self._session, self._program = session, program
         self._said: dict[str, DealingTerms] = {}
         self._log = session.attempt.folder / "dealt"
         self._one = threading.Lock()
@@ -50,46 +48,46 @@ class Dealing:
             ProtocolError: shapes that this job cannot have, or other ones than another data party says (``E_COUNT``).
             StateError: there is no memory for these (``E_MEMORY``).
         """
-        session, parties = self._session, self._session.job.parties
+        session, parties, program = self._session, self._session.job.parties, self._program
         async with channel.phase("deal"):
-            said = terms.check_terms(await channel.receive(DealingTerms), channel.peer, session)
+            said = agreement.check_terms(await channel.receive(DealingTerms), channel.peer, session, program)
             with self._one:
                 self._said[channel.peer] = said
             while len(self._said) < len(parties.data):
                 await channel.pause()
-            terms.check_same(self._said)
+            agreement.check_same(self._said)
             seeds = [seed_of(session.randomness, name) for name in parties.data]
             place = parties.data.index(channel.peer)
             await channel.send(DealerSeed(seed=seeds[place]))
-            sink, plan = DealingSink(channel), terms.plan_of(said, session.job)
-            self._note(rows=said.rows, widths=list(said.widths), steps=plan.epochs)
+            sink, plan = DealingSink(channel), program.plan(said)
+            self._note(rows=said.rows, widths=list(said.widths), steps=program.steps(plan))
 
-            async def report_epoch(epoch: int, parts: WeightShares) -> None:
+            async def report_step() -> None:
                 session.progress.emit(Advanced(1))
                 failpoints.reach("dealt")
 
             with self._one:
                 if not self._began:
-                    session.progress.emit(PhaseBegan("deal", plan.epochs * len(parties.data), "epochs"))
+                    session.progress.emit(PhaseBegan("deal", program.steps(plan) * len(parties.data), program.unit))
                 self._began = True
             session.progress.emit(Advanced(said.epoch))
             dealer = Dealer(place, [Randomness(seed) for seed in seeds], sink, said.context.hex())
             try:
-                await compute(dealer, plan, None, None, said.epoch, report_epoch)
+                await program.deal(dealer, plan, said.epoch, report_step)
                 await sink.finish()
             finally:
                 self._note(sent=sink.sent)
 
     def result(self) -> Trained:
         """As :meth:`vfl_node.training.trainer.Coordination.result`."""
-        session, known = self._session, self._read_notes()
+        known = self._read_notes()
         return Trained(
             epochs=(),
             steps=known["steps"],
             rows=(0, 0),
             device="cpu",
-            disclosures=learns(session.job, HiddenNumbers(known["rows"], tuple(known["widths"]), None)),
-            section=HiddenSection(dealer_bytes=known["sent"]),
+            disclosures=self._program.learns(known["rows"], known["widths"]),
+            section=self._program.section(known["sent"]),
         )
 
     def _read_notes(self) -> dict[str, Any]:
