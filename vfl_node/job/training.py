@@ -283,6 +283,7 @@ TRAINERS: Registry[type[TrainerConfig]] = Registry(
         "linear": "vfl_node.training.linear.config:LinearRegression",
         "candidates": "vfl_node.training.candidates.config:Linked",
         "hidden": "vfl_node.training.hidden.config:Hidden",
+        "trees": "vfl_node.training.trees.config:Trees",
     },
     check=_check,
     renamed={"linked": "candidates"},

@@ -18,8 +18,8 @@ from vfl_node.job.unaligned import METHODS
 from vfl_node.settings.bounds import Limit, tighten
 from vfl_node.settings.hours import Window
 
-UnboundedModel = Literal["networks", "taylor", "exact"]
-"""A kind of hidden model of which what is opened has no bound."""
+UnboundedModel = Literal["networks", "taylor", "exact", "trees"]
+"""A kind of model trained in shares of which what is opened has no bound."""
 
 TOLD = ("matched", "candidates")
 """What a job may ask to be told, beyond what its protocol tells."""
@@ -200,8 +200,8 @@ class Limits(Frozen):
     )
     unbounded_models: Annotated[tuple[UnboundedModel, ...] | Any_, NAMES] = Field(
         default=(),
-        description="kinds of hidden models that a job may train without ε: networks (train.layers), taylor (train.loss: "
-        "taylor), and exact (regressions with train.epsilon: null). What is opened of these has no bound",
+        description="kinds of models that a job may train in shares without ε: networks (train.layers), taylor (train.loss: "
+        "taylor), exact (regressions with train.epsilon: null), and trees. What is opened of these has no bound",
     )
     tables: Annotated[tuple[Name, ...] | Any_, NAMES] = Field(
         default=("default",),

@@ -18,7 +18,7 @@ from vfl_node.crypto.shares.values import Shared
 from vfl_node.training.hidden.estimates import Estimate, mean_area, mean_loss, share_right
 from vfl_node.training.hidden.measuring import tally
 from vfl_node.training.hidden.metric_noise import MetricNoise
-from vfl_node.training.hidden.network import Form, SharedModel
+from vfl_node.training.hidden.network import Form, SharedModel, scores
 
 ROWS = 1500
 RNG = np.random.default_rng(1)
@@ -49,7 +49,12 @@ def program(noise: MetricNoise, targets: np.ndarray, weights: np.ndarray = W, bo
         parts = (weights[:3, : form.outputs], weights[3:, : form.outputs]) if machine.place == 0 else zero
         each = tuple(Shared(encode(of, WEIGHT_FRACTION), WEIGHT_FRACTION) for of in parts)
         own = targets if machine.place == 0 else np.zeros_like(targets)
-        return await tally(machine, SharedModel(form, each, each, each), matrices, own, owned, noise, **how)
+        model = SharedModel(form, each, each, each)
+
+        async def score(rows: slice) -> Shared:
+            return await scores(machine, model, [matrix[rows] for matrix in matrices])
+
+        return await tally(machine, score, own, owned, noise, **how)
 
     return run
 

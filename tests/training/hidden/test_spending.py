@@ -9,7 +9,7 @@ import pytest
 from vfl_node.gdp import Exposure, compose, mu_of
 from vfl_node.job.evaluate import Evaluate
 from vfl_node.training.hidden.config import Hidden
-from vfl_node.training.hidden.spending import ALARMING, alarming_columns, labels_auc, meter
+from vfl_node.training.shares.spending import ALARMING, alarming_columns, labels_auc, meter
 
 
 def opens(evaluate: dict[str, Any] | None = None, shared: int | None = None, **train: Any) -> Exposure:

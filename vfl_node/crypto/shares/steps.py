@@ -11,6 +11,7 @@ function                rounds                        from the dealer, for each 
 :func:`at_most`         1                             37 bits for each public number that is compared with
 :func:`negative`        2, the opening included       the table, and 38 bits
 :func:`larger`          3                             the same, and 16 bytes
+:func:`widen`           3                             the table, 16 bytes, and 37 bits
 :func:`largest`         3                             of four numbers: six times that of :func:`negative`, and 264 bytes
 ======================  ============================  ==============================================================
 
@@ -61,12 +62,12 @@ class StepTable:
     part: Ring
 
 
-def deal_steps(opened: Opened) -> Operation[StepTable]:
-    """The table of steps of what was added to numbers before they were opened, flattened; its low :data:`RANGE_BITS` bits."""
+def deal_steps(opened: Opened, bits: int = RANGE_BITS) -> Operation[StepTable]:
+    """The table of steps of what was added to numbers before they were opened, flattened; its low ``bits``."""
     shape = (opened.mask.size, _DIGITS, _TABLE_WORDS)
 
     def correlate(values: Material) -> Material:
-        added = opened.blinding.ravel()
+        added = opened.blinding.ravel() & np.uint64((1 << bits) - 1)
         digits = np.stack([added >> np.uint64(_DIGIT_BITS * digit) & np.uint64(255) for digit in range(_DIGITS)], axis=1)
         shift = np.clip(digits[..., None].astype(np.int64) + 1 - 64 * np.arange(_TABLE_WORDS), 0, 64).astype(np.uint64)
         ones = np.uint64(0xFFFFFFFFFFFFFFFF)
@@ -223,6 +224,33 @@ def _top_bits(opened: Opened) -> Operation[Flags]:
         return unpack_bits(np.zeros(count, np.uint64) if place == DEALER else material["bits"], shape)
 
     return Operation(result, dealt={"bits": (count,)}, correlated=correlate, binary=True)
+
+
+async def widen(machine: ShareMachine, value: Shared, bits: int) -> Shared:
+    """Numbers from −2^(bits − 1) to 2^(bits − 1), whose shares count modulo 2^bits, as numbers modulo 2⁶⁴. Three rounds."""
+    half = np.uint64(1 << (bits - 1))
+    lifted_up = Shared(value.part + half if machine.place == 0 else value.part, value.fraction)
+    (opened,) = await machine.run(mask_value(lifted_up, bits))
+    table, added = await machine.run(deal_steps(opened, bits), _low_blinding(opened, bits))
+    sums = opened.difference
+    reached, _ = await at_most(machine, table, sums.reshape(-1, 1))
+    lifted = await lift(machine, reached)
+    wraps = lifted.share(machine.place).part.reshape(sums.shape)  # 1 where nothing has wrapped around
+    part = np.uint64(0) - added - (wraps << np.uint64(bits))
+    return Shared(part + sums + np.uint64(1 << bits) - half if machine.place == 0 else part, value.fraction)
+
+
+def _low_blinding(opened: Opened, bits: int) -> Operation[Ring]:
+    """What was added to numbers before they were opened, modulo 2^bits, as numbers in shares."""
+    shape = opened.mask.shape
+
+    def correlate(values: Material) -> Material:
+        return {"added": opened.blinding & np.uint64((1 << bits) - 1)}
+
+    def result(place: int, shown: Sequence[Ring], material: Material) -> Ring:
+        return np.zeros(shape, np.uint64) if place == DEALER else material["added"]
+
+    return Operation(result, dealt={"added": shape}, correlated=correlate)
 
 
 async def larger(machine: ShareMachine, left: Shared, right: Shared) -> Shared:

@@ -35,7 +35,7 @@ from vfl_node.training.hidden.descent import Descent
 from vfl_node.training.hidden.measuring import OutputTally, tally
 from vfl_node.training.hidden.memory import CANDIDATES, ROWS_AT_ONCE
 from vfl_node.training.hidden.metric_noise import MetricNoise
-from vfl_node.training.hidden.network import MANTISSA_BITS, Form, SharedModel, step
+from vfl_node.training.hidden.network import MANTISSA_BITS, Form, SharedModel, scores, step
 from vfl_node.training.hidden.rates import Rates
 from vfl_node.training.schedule import Schedule
 
@@ -237,10 +237,14 @@ async def compute(
         assert plan.metric_noise is not None
         to = None if plan.told else 0
         tested = targets[plan.testing].view(np.int64) >> np.int64(FRACTION if plan.metric_noise.numbers else 2 * FRACTION)
+        columns = [matrix[plan.testing] for matrix in matrices]
+
+        async def score(rows: slice) -> Shared:
+            return await scores(machine, model, [matrix[rows] for matrix in columns])
+
         tallies = await tally(
             machine,
-            model,
-            [matrix[plan.testing] for matrix in matrices],
+            score,
             tested.view(np.uint64),
             opened[plan.testing],
             plan.metric_noise,

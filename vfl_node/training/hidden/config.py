@@ -8,12 +8,12 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, model_validator
 from typing_extensions import override
 
-from vfl_node.gdp import MOST_EPSILON, Exposure
-from vfl_node.job.evaluate import Evaluate
+from vfl_node.gdp import MOST_EPSILON
 from vfl_node.job.names import LinearScaling
-from vfl_node.job.training import ALWAYS, TrainerConfig, TrainerParts, TrainingJob, Traits
+from vfl_node.job.training import ALWAYS, TrainerParts, TrainingJob, Traits
 from vfl_node.settings.limits import UnboundedModel
-from vfl_node.training.hidden import spending
+from vfl_node.training.shares import spending
+from vfl_node.training.shares.config import SharesConfig
 
 Loss = Literal["exact", "taylor", "squares", "robust"]
 """What is descended; ``robust`` is the bounded one of numbers, 2σ(2r) − 1 of a residual r."""
@@ -22,7 +22,7 @@ USUAL_EPOCHS, USUAL_BATCH, USUAL_RATE, USUAL_MOMENTUM = 10, 512, 0.1, 0.9
 """What a training without a bound, in batches, takes where the job does not say it."""
 
 
-class Hidden(TrainerConfig):
+class Hidden(SharesConfig):
     """A model trained in shares on exactly the records that all parties have (see docs/guides/train-hidden.md)."""
 
     parts: ClassVar[TrainerParts] = TrainerParts(
@@ -47,6 +47,7 @@ class Hidden(TrainerConfig):
         serves_coordinated=True,
     )
 
+    title: ClassVar[str] = "hidden"
     renamed: ClassVar[Mapping[str, str]] = {"hidden": "layers"}
 
     algorithm: Literal["hidden"]
@@ -62,11 +63,6 @@ class Hidden(TrainerConfig):
     columns: Literal["plain", "bins"] = Field(
         default="plain",
         description="bins: each owner adds to each number eight levels by its quantiles, so that a regression follows curves",
-    )
-    target_range: tuple[float, float] | None = Field(
-        default=None,
-        description="of a regression: between which numbers targets usually lie, as everybody knows and no table says. null: "
-        "the active party's table says how they are scaled, and then ε does not cover a single target",
     )
     layers: tuple[Annotated[int, Field(ge=1, le=4096)], ...] = Field(
         default=(),
@@ -107,9 +103,6 @@ class Hidden(TrainerConfig):
         le=1,
         description="which part of the rows all parties own, about, where not everybody knows it from the alignment",
     )
-    metrics_by: Literal["histogram", "none"] = Field(
-        default="histogram", description="how the model is measured: by sums of a histogram in shares, or not at all"
-    )
     bins: Literal[256, 1024] = Field(default=256, description="of the histogram; more are exacter where scores hardly vary")
     reveal: Literal["owners", "none"] = Field(
         default="none",
@@ -125,22 +118,9 @@ class Hidden(TrainerConfig):
     seed: int = Field(default=0, ge=0, lt=2**63, description="salts the public schedule of batches, nothing else")
 
     @property
-    def coordinated(self) -> bool:
-        """Always: the coordinator deals randomness."""
-        return True
-
-    @override
-    def opens(self, evaluate: Evaluate, shared: int | None = None) -> Exposure:
-        kind, measures = self.unbounded, self.metrics_by == "histogram"
-        of_metrics = (evaluate.epsilon or self.epsilon or spending.METRICS_EPSILON) if measures else None
-        return Exposure(
-            mu=spending.mu_of_job(self.epsilon, of_metrics, held_out=evaluate.test_fraction > 0),
-            unbounded=kind or "",
-            warning=spending.unbounded_warning(kind, evaluate, shared) if kind else "",
-            labels=self.covers_labels,
-            # weights without noise have another beginning each time, and sums are over other records
-            anew=self.epsilon is None and (self.reveal == "owners" or measures),
-        )
+    def model_epsilon(self) -> float | None:
+        """As the base."""
+        return self.epsilon
 
     @property
     def unbounded(self) -> UnboundedModel | None:
@@ -152,21 +132,11 @@ class Hidden(TrainerConfig):
         return "exact" if self.epsilon is None else None
 
     @property
-    def outputs(self) -> int:
-        """Models trained side by side: one for two classes and for a number, else one a class."""
-        return 1 if self.classes == 2 else self.classes
-
-    @property
     def form_loss(self) -> Loss:
         """What is descended."""
         if self.task == "classification":
             return self.loss
         return "squares" if self.epsilon is None else "robust"
-
-    @property
-    def covers_labels(self) -> bool:
-        """Whether ε is about a label, too: the numbers of a regression must not be scaled by what the table says."""
-        return self.task == "classification" or self.target_range is not None
 
     @property
     def batch(self) -> int:
@@ -212,26 +182,14 @@ class Hidden(TrainerConfig):
             )
 
     def check(self, job: TrainingJob) -> None:
-        """As the base: one split, and no metrics that tell what dummies hide."""
-        evaluate = job.evaluate
-        if evaluate.repeats > 1:
-            raise ValueError("evaluate.repeats must be 1 with hidden: sums over other rows held out tell of single rows")
-        if evaluate.validation_fraction:
-            raise ValueError(
-                "evaluate.validation_fraction must be 0 with hidden: it does not stop early; say train.weight_decay"
-            )
+        """As the base, and audits are for two data parties."""
+        super().check(job)
         if self.dealer_audit and len(job.parties.passive) > 1:
             raise ValueError(
                 "train.dealer_audit must be 0 with several passive parties: a check takes masks that two parties show each "
                 "other, and passive parties have no conversation"
             )
-        if evaluate.share_with_passive and len(job.parties.passive) > 1 and not job.align.spec.every_row_is_shared:
-            raise ValueError(
-                "evaluate.share_with_passive must be false with several passive parties: metrics are counted over the records "
-                f"that all share, and with {job.align.protocol} the active party alone knows how many these are"
-            )
-        if job.align.dummies and self.metrics_by != "none":
-            raise ValueError(
-                "train.metrics_by must be none with align.dummies: the numbers of labels that metrics are made of tell how "
-                "many records are shared, which dummies hide"
-            )
+
+    @override
+    def meter(self, columns: int, records: int, trainings: int) -> str:
+        return spending.meter(columns, records, trainings) if self.reveal == "owners" else ""

@@ -67,7 +67,7 @@ def learns(job: Job, numbers: HiddenNumbers) -> Mapping[str, tuple[Disclosure, .
             entries.append(Disclosure("weights", width.get(name), text))
         if train.metrics_by == "histogram" and (name == parties.active or job.evaluate.share_with_passive):
             over = "the shared records held out" if job.evaluate.test_fraction else "the shared records trained on"
-            entries.append(Disclosure("metrics", numbers.counted, f"sums over {over}, each with noise: {_sums(job)}"))
+            entries.append(Disclosure("metrics", numbers.counted, f"sums over {over}, each with noise: {sums_text(job)}"))
         if numbers.privacy:
             entries.append(Disclosure("privacy", numbers.rows, numbers.privacy))
         learnt[name] = tuple(entries)
@@ -84,7 +84,7 @@ def learns(job: Job, numbers: HiddenNumbers) -> Mapping[str, tuple[Disclosure, .
     return learnt
 
 
-def _sums(job: Job) -> str:
+def sums_text(job: Job) -> str:
     """What is opened for metrics, with the standard deviation of the noise of each sum."""
     noise = MetricNoise.from_job(job)
     words = {

@@ -19,7 +19,7 @@ Source: ours; pairs are those of Mann and Whitney, with ties at half.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -32,12 +32,15 @@ from vfl_node.crypto.shares.noise import draw_noise
 from vfl_node.crypto.shares.operations import known_product, mask_known, mask_value, product, reveal
 from vfl_node.crypto.shares.ring import FRACTION, Ring
 from vfl_node.crypto.shares.tallies import FAR_BINS, Level, far, rows_at_once, sift
-from vfl_node.crypto.shares.values import KnownToOne, Opened, Shared
+from vfl_node.crypto.shares.values import Opened, Shared
 from vfl_node.training.hidden.metric_noise import MOST_LOSS, MOST_SQUARE, REACHES, MetricNoise
-from vfl_node.training.hidden.network import SCORE_FRACTION, SharedModel, scores
+from vfl_node.training.hidden.network import SCORE_FRACTION
 
 Weights = tuple[Ring, int]
 """Public integers, uint64[bins, labels], and their fractional bits."""
+
+Scores = Callable[[slice], Awaitable[Shared]]
+"""The scores of some of the rows that are measured on, [r, K], with :data:`~.network.SCORE_FRACTION` fractional bits."""
 
 BINS = 256
 """Bins of a range of 32: those near 0 are an eighth wide. With scores that vary by 1 or more, the area is within .001."""
@@ -80,8 +83,7 @@ class OutputTally:
 
 async def tally(
     machine: ShareMachine,
-    model: SharedModel,
-    columns: Sequence[KnownToOne],
+    score: Scores,
     targets: Ring,
     both: Opened,
     noise: MetricNoise,
@@ -94,8 +96,7 @@ async def tally(
 
     Args:
         machine: of whoever runs it; the dealer gets nonsense, and so do parties that sums are not opened to.
-        model: trained.
-        columns: of the held-out rows, party by party.
+        score: the model's scores of some of the held-out rows.
         targets: uint64[n, K] at the active party: 0 and 1, or numbers with :data:`FRACTION` fractional bits; zeros at others.
         both: w of the rows.
         noise: of the sums.
@@ -105,14 +106,14 @@ async def tally(
 
     Leaks: what :class:`OutputTally` has, μ-private.
     """
-    outputs, levels = model.form.outputs, score_levels(bins)
+    outputs, levels = noise.outputs, score_levels(bins)
     labels = 1 if noise.numbers else 2
     stands = np.concatenate([level.kept for level in levels])
     total = [Shared(np.zeros((len(stands), labels), np.uint64), 0)] * outputs
-    count, at_once = columns[0].part.shape[0], rows_at_once(bins, outputs)
+    count, at_once = len(targets), rows_at_once(bins, outputs)
     for first in range(0, count, at_once):
         rows = slice(first, first + at_once)
-        z = await scores(machine, model, [matrix[rows] for matrix in columns])
+        z = await score(rows)
         genuine = _share(machine, both[rows], outputs)
         if noise.numbers:
             z = z - Shared(targets[rows], FRACTION).times(1 << (z.fraction - FRACTION), z.fraction - FRACTION)

@@ -49,8 +49,8 @@ from typing import TYPE_CHECKING
 
 from vfl_node.gdp import mu_of
 from vfl_node.training.hidden.bound import is_union
-from vfl_node.training.hidden.config import Hidden
-from vfl_node.training.hidden.spending import METRICS_EPSILON
+from vfl_node.training.shares.config import SharesConfig
+from vfl_node.training.shares.spending import METRICS_EPSILON
 
 if TYPE_CHECKING:
     from vfl_node.job import Job
@@ -92,10 +92,10 @@ class MetricNoise:
 
     @classmethod
     def from_job(cls, job: Job) -> MetricNoise:
-        """The noise of a job of hidden training."""
-        train, evaluate = Hidden.section_of(job), job.evaluate
+        """The noise of a job of training in shares."""
+        train, evaluate = SharesConfig.section_of(job), job.evaluate
         return cls(
-            mu=mu_of(evaluate.epsilon or train.epsilon or METRICS_EPSILON),
+            mu=mu_of(evaluate.epsilon or train.model_epsilon or METRICS_EPSILON),
             worlds=2 if is_union(job.align.spec) else 1,
             outputs=train.outputs,
             numbers=train.task == "regression",

@@ -7,9 +7,8 @@ from pydantic import Field
 from vfl_node.gdp import DELTA, auc_bound, epsilon_of
 from vfl_node.job import Job
 from vfl_node.session.spent import TELLS, Spent, auc_text, epsilon_text
-from vfl_node.training.hidden.config import Hidden
-from vfl_node.training.hidden.spending import meter
 from vfl_node.training.section import Section
+from vfl_node.training.shares.config import SharesConfig
 
 UNCOVERED = (
     "NO BOUND covers a single target: the table's mean and deviation scale all of them. Say train.target_range, the numbers "
@@ -63,13 +62,13 @@ def privacy_of(
         noise_of_score: as :attr:`Privacy.noise_of_score`.
         noise_of_counts: likewise.
     """
-    train = Hidden.section_of(job)
+    train = SharesConfig.section_of(job)
     opens = train.opens(job.evaluate)
     epsilon = None if opens.unbounded else epsilon_of(opens.mu)
     mixed = len(spent.about) > 1
     bound = None if spent.unbounded else auc_bound(opens.mu if mixed else spent.mu)
     if epsilon is None:
-        said = meter(columns, records, trainings) if train.reveal == "owners" else opens.warning
+        said = train.meter(columns, records, trainings) or opens.warning
     else:
         said = f"{_amounts_text(epsilon, epsilon_of(spent.mu), limit)} {_bound_text(job, bound, spent)}" + f" {MIXED}" * mixed
     return Privacy(
@@ -95,7 +94,7 @@ def _bound_text(job: Job, bound: float | None, spent: Spent) -> str:
     if bound is None:
         several = "an earlier job" if spent.unbounded == 1 else f"{spent.unbounded} earlier jobs"
         return f"NO BOUND: {several} over this table opened a model without one."
-    covers_labels, what = Hidden.section_of(job).covers_labels, _subject(job)
+    covers_labels, what = SharesConfig.section_of(job).covers_labels, _subject(job)
     all_of = "all that this job opened" if len(spent.about) > 1 else "all that was opened"
     said = f"Whoever has {all_of}, and knows everything else, tells {what} at an AUC of at most {auc_text(bound)}."
     return " ".join([*([said] if what else []), *([] if covers_labels else [UNCOVERED])])
@@ -103,7 +102,7 @@ def _bound_text(job: Job, bound: float | None, spent: Spent) -> str:
 
 def _subject(job: Job) -> str:
     """What ε is about: not what the alignment has told already; empty: nothing."""
-    labels = Hidden.section_of(job).covers_labels
+    labels = SharesConfig.section_of(job).covers_labels
     if job.align.spec.every_row_is_shared:
         return "the label of one record" if labels else ""
     if job.align.tells_common:  # so the number of shared records is the same in both worlds

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vfl_node.job import Job
 from vfl_node.training.evaluation import Values
-from vfl_node.training.hidden.computation import HiddenOutcome
 from vfl_node.training.hidden.estimates import LEAST_DEVIATIONS, Estimate, mean_area, mean_loss, share_right
-from vfl_node.training.hidden.inputs import Inputs
+from vfl_node.training.hidden.measuring import OutputTally
 from vfl_node.training.hidden.metric_noise import MetricNoise
 from vfl_node.training.intervals import Intervals
+from vfl_node.training.targets import TargetScale
 
 BEYOND = (
     "Of about {count:,} shared records held out about {beyond:,} have scores beyond ±28, where the sum of sines that training "
@@ -47,34 +48,37 @@ class Measured:
     unsaid: tuple[str, ...]
 
 
-def warnings(job: Job, shared: int | None, steps: int, outcome: HiddenOutcome, measured: Measured) -> tuple[str, ...]:
+def warnings(job: Job, shared: int | None, tallies: Sequence[OutputTally], measured: Measured) -> tuple[str, ...]:
     """What this party's owner should know of the model.
 
     Args:
         job: the job.
         shared: how many records all parties have; None if that is hidden from this party.
-        steps: how many were made.
-        outcome: of the training.
-        measured: from the outcome.
+        tallies: of each output; empty at a party that is not told.
+        measured: from these.
     """
     noise, said = MetricNoise.from_job(job), [UNSHARED] if shared == 0 else []
     if measured.unsaid and shared != 0:
         said.append(TOO_FEW.format(names=", ".join(measured.unsaid)))
-    beyond = max((tally.sums["beyond"] for tally in outcome.tallies), default=0.0)
+    beyond = max((tally.sums["beyond"] for tally in tallies), default=0.0)
     if beyond > LEAST_DEVIATIONS * noise.sums["beyond"]:
-        said.append((FAR if noise.numbers else BEYOND).format(count=outcome.measured, beyond=round(beyond)))
-    if steps == 0:
-        said.append(ALL_CHECKED)
+        said.append((FAR if noise.numbers else BEYOND).format(count=tallies[0].rows, beyond=round(beyond)))
     return tuple(said)
 
 
-def measure(job: Job, inputs: Inputs, outcome: HiddenOutcome) -> Measured:
+def measure(job: Job, tallies: Sequence[OutputTally], scale: TargetScale | None, spread: float) -> Measured:
     """The metrics that sums give, of all that the job asks for.
+
+    Args:
+        job: the job.
+        tallies: as in :func:`warnings`.
+        scale: of numbers; None of classes, and at a party that does not know it.
+        spread: mean square of this party's own held-out targets' distances from their mean, scaled and cut; 0 without such.
 
     R² compares with this party's own held-out targets: the variance of the shared ones would tell which these are. Both squares
     are cut alike.
     """
-    found = _estimates(inputs, outcome, MetricNoise.from_job(job))
+    found = _estimates(tallies, scale, spread, MetricNoise.from_job(job))
     names: list[str] = [name for name in job.evaluate.metrics if name in found]
     said = {name: estimate for name in names if (estimate := found[name]) is not None}
     values: Values = {name: said[name].value if name in said else None for name in job.evaluate.metrics}
@@ -82,21 +86,23 @@ def measure(job: Job, inputs: Inputs, outcome: HiddenOutcome) -> Measured:
     return Measured(values, intervals, tuple(name for name in names if name not in said))
 
 
-def _estimates(inputs: Inputs, outcome: HiddenOutcome, noise: MetricNoise) -> dict[str, Estimate | None]:
+def _estimates(
+    tallies: Sequence[OutputTally], scale: TargetScale | None, spread: float, noise: MetricNoise
+) -> dict[str, Estimate | None]:
     """Metric → what it is; None where the noise leaves nothing to say."""
-    if not outcome.tallies:
+    if not tallies:
         return {}
-    tally = outcome.tallies[0]
+    tally = tallies[0]
     if not noise.numbers:
-        found = {"auc": mean_area(outcome.tallies, noise)}
+        found = {"auc": mean_area(tallies, noise)}
         if "loss" in noise.sums:
             found |= {"nll": mean_loss(tally, noise), "accuracy": share_right(tally, noise)}
         return {name: metric if metric and metric.is_said else None for name, metric in found.items()}
-    if not inputs.scale:
+    if not scale:
         return {}  # passive parties do not know the unit
     error = mean_loss(tally, noise)
     if not error or not error.is_said:
         return dict.fromkeys(("mse", "rmse", "r2"))
-    mse = error.scale(inputs.scale.deviation**2)
-    variance = {"r2": error.scale(-1 / inputs.spread, 1.0)} if inputs.spread else {}
+    mse = error.scale(scale.deviation**2)
+    variance = {"r2": error.scale(-1 / spread, 1.0)} if spread else {}
     return {"mse": mse, "rmse": mse.root, **variance}

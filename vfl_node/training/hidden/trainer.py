@@ -40,7 +40,7 @@ from vfl_node.training.hidden.disclosures import HiddenNumbers, learns
 from vfl_node.training.hidden.inputs import Inputs, digest_of, first_parts, prepare
 from vfl_node.training.hidden.network import Form
 from vfl_node.training.hidden.privacy import Privacy, privacy_of
-from vfl_node.training.hidden.results import measure, warnings
+from vfl_node.training.hidden.results import ALL_CHECKED, measure, warnings
 from vfl_node.training.hidden.section import HiddenSection
 from vfl_node.training.hidden.terms import HiddenProgram
 from vfl_node.training.intervals import Output
@@ -254,9 +254,10 @@ class _Training:
         said = section.privacy.text if section.privacy else ""
         numbers = HiddenNumbers(plan.rows, plan.form.widths, outcome.measured, data.number, said, plan.noise_of_weight)
         count, steps = outcome.measured, plan.epochs * len(plan.batches(0)) - (section.audited or 0)
-        found = measure(session.job, inputs, outcome)
+        found = measure(session.job, outcome.tallies, inputs.scale, inputs.spread)
         doubts = (*inputs.warnings, *terms.doubts(session.job, plan))
-        doubts += warnings(session.job, data.alignment.common, steps, outcome, found)
+        doubts += warnings(session.job, data.alignment.common, outcome.tallies, found)
+        doubts += (ALL_CHECKED,) * (steps == 0)
         for text in doubts:
             session.progress.emit(ResultDoubted(text))
         common = None if count is None else Population("common", count, 1.0 if count else None)

@@ -134,7 +134,7 @@ def _number(plan: TreesPlan, gain: Shared, place: int) -> Shared:
     part: Ring = gain.part << np.uint64(plan.index_bits)
     dummy: Ring = np.zeros((len(part), 1), np.uint64)
     if place == 0:
-        part = part + np.arange(plan.width, dtype=np.uint64)
+        part += np.arange(plan.width, dtype=np.uint64)
         least = max(1, round(plan.min_gain * 2**plan.gain_fraction))
         dummy += np.uint64((least << plan.index_bits) + plan.width)
     return Shared(np.concatenate([part, dummy], axis=1), 0)

@@ -22,6 +22,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vfl_node.crypto.shares.bits import Bits, ShownBits, pack_bits, show_bits, unpack_bits
 from vfl_node.crypto.shares.cells import MaskedCells, pick_cells, sum_cells
@@ -47,12 +48,16 @@ class Tree:
     """A party's share of a tree.
 
     Attributes:
-        words: of each level [K]: the low :attr:`~.plan.TreesPlan.index_bits` are the chosen candidate's number.
+        chosen: of each level bits [K, W], packed: 1 at the candidate that splits a node; none where no one does.
         leaves: [2^depth] with :data:`~.plan.SCORE_FRACTION` fractional bits, left and right of each node of the last level.
     """
 
-    words: tuple[Shared, ...]
+    chosen: tuple[Bits, ...]
     leaves: Shared
+
+    def flags(self, width: int) -> NDArray[np.uint8]:
+        """The bits of all nodes, level by level, uint8[2^depth − 1, W]."""
+        return np.concatenate([unpack_bits(bits.part, (1 << level, width)) for level, bits in enumerate(self.chosen)])
 
 
 async def grow_tree(
@@ -69,15 +74,15 @@ async def grow_tree(
     """
     (x,) = await machine.run(mask_apart(Shared(pairs.part[None], 0), machine.parties))
     z, left = _everywhere(plan.rows), x
-    base, above, words = Shared(np.zeros((1, 1), np.uint64), VALUE_FRACTION), None, []
+    base, above, chosen = Shared(np.zeros((1, 1), np.uint64), VALUE_FRACTION), None, []
     for level in range(plan.depth):
         sums = await _sum_level(machine, plan, cells, left)
         if above is not None:
             sums = _weave_sums(sums, above - sums)
         above = sums
         splits = await choose_splits(machine, plan, sums, base)
-        words.append(splits.words)
-        ways, base = await _route(machine, plan, cells, splits, z, base)
+        flags, ways, base = await _route(machine, plan, cells, splits, z, base)
+        chosen.append(flags)
         if level + 1 < plan.depth:
             (shown,) = await machine.run(show_bits(ways))
             x_left, z_left = await machine.run(_keep_left(shown, x), _keep_left(shown, z, PLACE_BITS))
@@ -86,7 +91,7 @@ async def grow_tree(
     scaled = base[:, 0].times(-round(plan.rate * 2**_RATE_FRACTION), _RATE_FRACTION)
     (leaves,) = await machine.run(truncate(scaled, scaled.fraction - SCORE_FRACTION))
     added = await add_leaves(machine, z, ways, leaves)
-    return Tree(tuple(words), leaves), scores + added
+    return Tree(tuple(chosen), leaves), scores + added
 
 
 def _everywhere(rows: int) -> Opened:
@@ -105,8 +110,8 @@ async def _sum_level(machine: ShareMachine, plan: TreesPlan, cells: Sequence[Mas
 
 async def _route(
     machine: ShareMachine, plan: TreesPlan, cells: Sequence[MaskedCells], splits: Splits, z: Opened, base: Shared
-) -> tuple[Bits, Shared]:
-    """Which rows go left, bits [n], and the values of all children, [2·K, 1]."""
+) -> tuple[Bits, Bits, Shared]:
+    """The chosen candidates, bits [K, W], which rows go left, bits [n], and the values of all children, [2·K, 1]."""
     bits, width, count = plan.index_bits, plan.width, len(splits.words.part)
     (index,) = await machine.run(mask_value(splits.words, bits))
     flags, places = await machine.run(deal_flags(index, bits, width), deal_places(index, bits, width + 1))
@@ -128,7 +133,7 @@ async def _route(
     )
     changes = [of_left.sum(axis=1), of_right.sum(axis=1) + of_node[:, 0]]
     children = [base[:, 0] + changes[0], base[:, 0] + changes[1]]
-    return ways, Shared(np.stack([each.part for each in children], axis=1).reshape(-1, 1), base.fraction)
+    return flags, ways, Shared(np.stack([each.part for each in children], axis=1).reshape(-1, 1), base.fraction)
 
 
 def _where(shown: ShownBits, z: Opened) -> Operation[Bits]:

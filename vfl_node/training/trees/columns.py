@@ -1,0 +1,198 @@
+"""How a party's table becomes candidates for splits."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from vfl_node.configuration import versions
+from vfl_node.configuration.models import Frozen
+from vfl_node.data.stored import StoredEncoder
+from vfl_node.data.tables import CategoricalColumn, Column, DateColumn, NumericColumn, Table
+from vfl_node.data.transforms import Finite
+from vfl_node.training.trees.candidates import Candidates
+
+LEAST_SHARE = 0.01
+"""Part of a party's own records on each side of a candidate, at least."""
+
+
+class Cuts(Frozen):
+    """A column of numbers, or of dates in seconds.
+
+    Bin k has those above ``cuts[k − 1]`` and up to ``cuts[k]``; the last one has missing ones. A candidate is "up to a cut", and
+    where some are missing also "up to it, or missing", and "missing".
+
+    Attributes:
+        cuts: ascending.
+        left: the bins that go left under each candidate.
+    """
+
+    kind: Literal["cuts"] = "cuts"
+    name: str
+    cuts: tuple[Finite, ...]
+    left: tuple[tuple[Annotated[int, Field(ge=0)], ...], ...]
+
+    method: ClassVar[None] = None
+    part: ClassVar[None] = None
+
+    @property
+    def count(self) -> int:
+        """Bins, the one of missing numbers included."""
+        return len(self.cuts) + 2
+
+    def bins_of(self, column: Column) -> NDArray[np.uint16]:
+        """The bin of each row, uint16[n]."""
+        assert isinstance(column, NumericColumn | DateColumn)
+        values = column.values if isinstance(column, NumericColumn) else column.seconds
+        found = np.searchsorted(np.array(self.cuts), values, side="left")
+        return np.where(np.isnan(values), len(self.cuts) + 1, found).astype(np.uint16)
+
+    def describe(self, candidate: int) -> str:
+        """The candidate in words."""
+        bins, missing = set(self.left[candidate]), len(self.cuts) + 1
+        if bins == {missing}:
+            return f"{self.name} is missing"
+        below = f"{self.name} ≤ {self.cuts[max(bins - {missing})]:.6g}"
+        return f"{below}, or missing" if missing in bins else below
+
+
+class Sorts(Frozen):
+    """A column of categories.
+
+    Bin k has ``levels[k]``, the next one all others, and the last one missing ones. A candidate is one bin against the rest.
+
+    Attributes:
+        levels: sorted.
+        left: as of :class:`Cuts`.
+    """
+
+    kind: Literal["sorts"] = "sorts"
+    name: str
+    levels: tuple[str, ...]
+    left: tuple[tuple[Annotated[int, Field(ge=0)], ...], ...]
+
+    method: ClassVar[None] = None
+    part: ClassVar[None] = None
+
+    @property
+    def count(self) -> int:
+        """Bins."""
+        return len(self.levels) + 2
+
+    def bins_of(self, column: Column) -> NDArray[np.uint16]:
+        """The bin of each row, uint16[n]."""
+        assert isinstance(column, CategoricalColumn)
+        place = {level: number for number, level in enumerate(self.levels)}
+        table = np.array([*(place.get(level, len(self.levels)) for level in column.levels), len(self.levels) + 1], np.uint16)
+        return table[column.codes]  # −1 is the last one
+
+    def describe(self, candidate: int) -> str:
+        """The candidate in words."""
+        (place,) = self.left[candidate]
+        if place == len(self.levels) + 1:
+            return f"{self.name} is missing"
+        return f"{self.name} = {self.levels[place]}" if place < len(self.levels) else f"{self.name} is another level"
+
+
+Splitter = Annotated[Cuts | Sorts, Field(discriminator="kind")]
+
+
+class TreeColumns(StoredEncoder):
+    """What a party's candidates are. It contains numbers and levels of its own data, and stays with it.
+
+    Attributes:
+        columns: those that have candidates.
+    """
+
+    version: ClassVar[int] = 1
+    steps: ClassVar[versions.Steps] = {}
+
+    columns: tuple[Splitter, ...]
+
+    @property
+    def encodings(self) -> tuple[Cuts | Sorts, ...]:
+        """What is read of the table."""
+        return self.columns
+
+    @classmethod
+    def fit(cls, table: Table, most: int, least: int) -> TreeColumns:
+        """Learn from all rows of a table.
+
+        Args:
+            table: the whole one.
+            most: intervals of a column of numbers.
+            least: own records on each side of a candidate, at least; as many as :data:`LEAST_SHARE` says, if that is more.
+        """
+        least = max(least, int(np.ceil(LEAST_SHARE * len(table))))
+        found = [_fit_column(name, column, most, least) for name, column in table.columns.items()]
+        return cls(columns=tuple(each for each in found if each is not None and each.left))
+
+    def candidates(self, table: Table, rows: NDArray[np.int64]) -> Candidates:
+        """The candidates over the shared order; ``rows`` of the table, −1 where a row is not this party's."""
+        count = len(rows)
+        if not self.columns:  # one that splits nothing, so that there is one
+            return Candidates(np.zeros((count, 1), np.uint16), [np.zeros((1, 1), np.bool_)])
+        mine = rows >= 0
+        bins = np.zeros((count, len(self.columns)), np.uint16)
+        for place, each in enumerate(self.columns):
+            bins[mine, place] = each.bins_of(table.columns[each.name])[rows[mine]]
+        return Candidates(bins, [_matrix_of(each) for each in self.columns])
+
+    def describe(self, candidate: int) -> str:
+        """A candidate in words, by its number."""
+        for each in self.columns:
+            if candidate < len(each.left):
+                return each.describe(candidate)
+            candidate -= len(each.left)
+        raise IndexError(candidate)
+
+
+def _matrix_of(column: Cuts | Sorts) -> NDArray[np.bool_]:
+    matrix = np.zeros((column.count, len(column.left)), np.bool_)
+    for number, bins in enumerate(column.left):
+        matrix[list(bins), number] = True
+    return matrix
+
+
+def _fit_column(name: str, column: Column, most: int, least: int) -> Cuts | Sorts | None:
+    if isinstance(column, CategoricalColumn):
+        return _fit_sorts(name, column, least)
+    if isinstance(column, NumericColumn | DateColumn):
+        values = column.values if isinstance(column, NumericColumn) else column.seconds
+        return _fit_cuts(name, values, most, least)
+    return None
+
+
+def _fit_cuts(name: str, values: NDArray[np.float64], most: int, least: int) -> Cuts | None:
+    present = values[~np.isnan(values)]
+    distinct = np.unique(present)
+    if len(distinct) <= most:
+        cuts = (distinct[1:] + distinct[:-1]) / 2
+    else:
+        cuts = np.unique(np.quantile(present, np.arange(1, most) / most, method="midpoint"))
+    missing = len(values) - len(present)
+    below = np.searchsorted(np.sort(present), cuts, side="right")
+    last, count = len(cuts) + 1, len(values)
+    left = [tuple(range(k + 1)) for k, low in enumerate(below.tolist()) if _fits(low, count, least)]
+    if missing:
+        left += [(*range(k + 1), last) for k, low in enumerate(below.tolist()) if _fits(low + missing, count, least)]
+        left += [(last,)] if _fits(missing, count, least) else []
+    return Cuts(name=name, cuts=tuple(cuts.tolist()), left=tuple(left))
+
+
+def _fit_sorts(name: str, column: CategoricalColumn, least: int) -> Sorts:
+    counts, total = column.counts, len(column.codes)
+    kept = [place for place, count in enumerate(counts.tolist()) if count >= least]
+    levels = tuple(column.levels[place] for place in kept)
+    of_bins = [*counts[kept].tolist(), int(counts.sum() - counts[kept].sum()), total - int(counts.sum())]
+    left = [(place,) for place, count in enumerate(of_bins) if _fits(count, total, least)]
+    if sum(count > 0 for count in of_bins) == 2:  # one candidate says as much as both
+        left = left[:1]
+    return Sorts(name=name, levels=levels, left=tuple(left))
+
+
+def _fits(left: int, count: int, least: int) -> bool:
+    return least <= left <= count - least

@@ -1,0 +1,90 @@
+"""The job's ``train`` section for boosted trees in shares (see docs/guides/train-trees.md)."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from pydantic import Field, model_validator
+
+from vfl_node.job.training import ALWAYS, TrainerParts, TrainingJob, Traits
+from vfl_node.settings.limits import UnboundedModel
+from vfl_node.training.shares.config import SharesConfig
+
+MOST_ROWS = 1 << 22
+"""Rows over which sums of gradients keep 8 fractional bits."""
+
+MOST_CANDIDATES = (1 << 13) - 1
+
+
+class Trees(SharesConfig):
+    """Boosted trees on exactly the records that all parties have; nobody sees a split before the end."""
+
+    parts: ClassVar[TrainerParts] = TrainerParts(
+        implementation="vfl_node.training.trees.trainer:TreesTrainer",
+        report_section="vfl_node.training.trees.section:TreesSection",
+        plan="vfl_node.training.trees.costs:TreesTrainingPlan",
+        table="vfl_node.training.trees.table_use:TreesTableUse",
+        reveals="vfl_node.training.trees.reveals:declare",
+    )
+    traits: ClassVar[Traits] = Traits(
+        tasks=("classification", "regression"),
+        unit="tree",
+        max_passive_parties=3,
+        coordinated_by=ALWAYS,
+        on_device=False,
+        unmetered="nothing of a row is sent in the open; what is opened at the end stands in the ledger",
+        opens_rows=False,
+    )
+    title: ClassVar[str] = "trees"
+
+    algorithm: Literal["trees"]
+    classes: Literal[2] = 2
+    trees: int = Field(default=50, ge=1, le=1000, description="how many are added up")
+    depth: int = Field(default=5, ge=1, le=8, description="levels of splits of a tree, which has 2^depth leaves")
+    bins: int = Field(default=16, ge=2, le=64, description="intervals that each party cuts a column of numbers into, at most")
+    learning_rate: float = Field(
+        default=0.1, gt=0, le=1, allow_inf_nan=False, description="what the values of a tree's leaves are multiplied by"
+    )
+    l2: float = Field(default=1.0, ge=0, le=1e4, allow_inf_nan=False, description="λ, added to the sum of hessians of a leaf")
+    min_gain: float = Field(
+        default=0.01, ge=0, le=1e6, allow_inf_nan=False, description="a node in which no split gains more is not split"
+    )
+    least_rows: int = Field(
+        default=20,
+        ge=1,
+        le=1_000_000,
+        description="shared records on each side of a split, at least; and own records on each side of a candidate",
+    )
+    reveal: Literal["owners", "none"] = Field(
+        default="owners",
+        description="owners: each party gets the splits on its own columns; none: they stay in shares",
+    )
+    leaves: Literal["active", "none"] = Field(
+        default="active", description="active: the active party gets the values of the leaves; none: they stay in shares"
+    )
+    seed: int = Field(default=0, ge=0, lt=2**63, description="salts which rows are held out, nothing else")
+
+    @property
+    def model_epsilon(self) -> float | None:
+        """None: trees have no noise."""
+        return None
+
+    @property
+    def unbounded(self) -> UnboundedModel | None:
+        """As the base."""
+        return "trees"
+
+    @property
+    def loss(self) -> Literal["logistic", "squares"]:
+        """What is descended."""
+        return "logistic" if self.task == "classification" else "squares"
+
+    @model_validator(mode="after")
+    def _fits(self) -> Trees:
+        if self.target_range is not None and (self.task != "regression" or not self.target_range[0] < self.target_range[1]):
+            raise ValueError("target_range is for task: regression: two numbers, [low, high], the second one larger")
+        return self
+
+    def check(self, job: TrainingJob) -> None:
+        """As the base, and nothing is served."""
+        super().check(job)

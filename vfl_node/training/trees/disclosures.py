@@ -1,0 +1,55 @@
+"""What each party learns from training trees in shares, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from vfl_node.job import Job
+from vfl_node.ledger import Disclosure
+from vfl_node.training.hidden.disclosures import sums_text
+from vfl_node.training.trees.config import Trees
+
+
+def learns(
+    job: Job, rows: int | None, widths: Sequence[int], *, counted: int | None = None, number: int = 1
+) -> Mapping[str, tuple[Disclosure, ...]]:
+    """Party → what it learnt.
+
+    Args:
+        job: the job.
+        rows: length of the shared order; None where it is not known.
+        widths: candidates of each data party, in the job's order; empty where they are not known.
+        counted: shared records that sums are over, with noise; None where that is not known.
+        number: of this training over the same records, among those that count.
+    """
+    parties, train = job.parties, Trees.section_of(job)
+    width = dict(zip(parties.data, widths, strict=False))
+    masked = "candidates, gradients, sums and ways of rows of the others, each under a mask of its own: uniform numbers"
+    several = f"; this is training {number} over these records, and several tell more than one" if number > 1 else ""
+    learnt: dict[str, tuple[Disclosure, ...]] = {}
+    for name in parties.data:
+        entries = [Disclosure("masked values", rows, masked)]
+        entries += [
+            Disclosure("features", count, f"how many candidates for splits {other} has: {count}")
+            for other, count in width.items()
+            if other != name
+        ]
+        if train.reveal == "owners":
+            text = f"which of its own candidates splits each node, and which nodes it does not split{several}. On each side of "
+            text += f"such a split are at least {train.least_rows:,} shared records"
+            entries.append(Disclosure("splits", width.get(name), text))
+        if train.leaves == "active" and name == parties.active:
+            count = train.trees << train.depth
+            text = f"the values of all {count:,} leaves, to 18 bits: functions of the labels and columns of all shared records"
+            entries.append(Disclosure("leaf values", count, text + several))
+        if train.metrics_by == "histogram" and (name == parties.active or job.evaluate.share_with_passive):
+            over = "the shared records held out" if job.evaluate.test_fraction else "the shared records trained on"
+            entries.append(Disclosure("metrics", counted, f"sums over {over}, each with noise: {sums_text(job)}"))
+        learnt[name] = tuple(entries)
+    shapes = (
+        "how many rows the shared order has, how many candidates each party has, trees and depth, how fast each party "
+        "computes, and when one of them restarts. No other number that it gets depends on data; but it knows every mask, so "
+        "with what one data party receives it knows everything"
+    )
+    learnt[str(parties.coordinator)] = (Disclosure("shapes", rows, shapes),)
+    return learnt

@@ -1,0 +1,48 @@
+"""How much memory training trees in shares takes, from shapes alone; light: any command may ask."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from vfl_node.job.costs import Beside, TableShape
+from vfl_node.roles import DataRole
+from vfl_node.training.trees.config import Trees
+
+USUAL_CANDIDATES = 120
+"""Candidates of a party, where nobody says how many columns it has."""
+
+CELL_BYTES = 2.2
+"""Of a cell of another party: the masked one, its lowest bit, and a block of it as float64."""
+
+BLOCK_BYTES = 256 << 20
+"""Blocks of cells, numbers in limbs, and what comes from the dealer ahead of need."""
+
+NODE_NUMBERS = 10
+"""Numbers of a row and a node of the last level: z and x with masks and their products, and what is put together."""
+
+MASKS_BYTES = 2 * (1 << 26)
+"""Masks of cells that a dealer keeps for each party."""
+
+
+def width_of(train: Trees, role: DataRole, table: TableShape) -> int:
+    """Candidates of a party, at most as far as its table is known."""
+    numbers = table.numeric * 2 * train.bins
+    return max(1, numbers + sum(min(levels, 1000) for levels in table.cardinalities)) if table.rows else USUAL_CANDIDATES
+
+
+def widths(train: Trees, passive_parties: int, beside: Beside) -> tuple[int, ...]:
+    """Candidates of each data party; the columns that are known have all cuts."""
+    known = beside.columns or (0,) * (1 + passive_parties)
+    return tuple(columns * (train.bins - 1) or USUAL_CANDIDATES for columns in known)
+
+
+def party_bytes(train: Trees, rows: int, of_all: Sequence[int]) -> int:
+    """Memory of a data party that has ``of_all`` candidates' cells."""
+    nodes = 1 << (train.depth - 1)
+    return int(rows * (CELL_BYTES * sum(of_all) + 8 * NODE_NUMBERS * nodes)) + BLOCK_BYTES
+
+
+def dealer_bytes(train: Trees, rows: int, of_all: Sequence[int]) -> int:
+    """Memory of the coordinator, which deals to each party by itself."""
+    nodes, parties = 1 << (train.depth - 1), len(of_all)
+    return parties * (int(rows * 8 * (NODE_NUMBERS + parties) * nodes) + BLOCK_BYTES + MASKS_BYTES)

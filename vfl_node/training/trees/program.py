@@ -1,0 +1,104 @@
+"""What is public of a training of trees, and the dealer's part in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from vfl_node.crypto.shares.functions import INVERSE
+from vfl_node.crypto.shares.machine import Dealer
+from vfl_node.crypto.shares.sines import SIGMOID
+from vfl_node.ledger import Disclosure
+from vfl_node.training.hidden.metric_noise import MetricNoise
+from vfl_node.training.schedule import Schedule
+from vfl_node.training.shares.program import After, Program
+from vfl_node.training.trees import memory
+from vfl_node.training.trees.computation import Grown, TreesTraining, compute
+from vfl_node.training.trees.config import MOST_CANDIDATES, MOST_ROWS, Trees
+from vfl_node.training.trees.disclosures import learns
+from vfl_node.training.trees.gradients import TERMS
+from vfl_node.training.trees.plan import TreesPlan
+from vfl_node.training.trees.section import TreesSection
+from vfl_node.transport.generated.vfl.v1.shares_pb2 import DealingTerms, ShareContext
+
+
+class TreesProgram(Program[TreesTraining]):
+    """Trees in shares (:mod:`vfl_node.training.trees.computation`), as a `Program`."""
+
+    version = 1
+    unit = "trees"
+
+    @property
+    def _train(self) -> Trees:
+        return Trees.section_of(self.job)
+
+    def public(self, said: ShareContext) -> Mapping[str, Any]:
+        """All constants that values are made of."""
+        plan = self.shapes(said.batch_rows, said.widths)
+        series = SIGMOID[TERMS]
+        fractions = plan.gradient_fraction, plan.hessian_fraction, plan.gain_fraction
+        constants = [fractions, plan.guess.thresholds, plan.guess.changes, INVERSE, series.coefficients, series.multiples]
+        return {"constants": [list(each) for each in constants]}
+
+    def shapes(self, rows: int, widths: Sequence[int]) -> TreesPlan:
+        """The shapes of a training over so many rows and candidates."""
+        train = self._train
+        return TreesPlan(
+            rows=rows,
+            widths=tuple(widths),
+            trees=train.trees,
+            depth=train.depth,
+            rate=train.learning_rate,
+            l2=train.l2,
+            min_gain=train.min_gain,
+            least_rows=train.least_rows,
+            loss=train.loss,
+        )
+
+    def plan(self, said: DealingTerms) -> TreesTraining:
+        """As in the contract."""
+        job, train = self.job, self._train
+        training, testing = Schedule(said.schedule, said.rows, train.seed).split(0, job.evaluate.test_fraction)
+        return TreesTraining(
+            plan=self.shapes(said.rows, said.widths),
+            training=training,
+            testing=testing if train.metrics_by == "histogram" else testing[:0],
+            metric_noise=MetricNoise.from_job(job),
+            threshold=job.evaluate.threshold,
+            told=job.evaluate.share_with_passive,
+            reveals=train.reveal == "owners",
+            leaves=train.leaves == "active",
+        )
+
+    def fits(self, said: DealingTerms) -> bool:
+        """As in the contract; all rows are one batch."""
+        whole = said.batch_rows == said.rows == said.divisor
+        return whole and said.rows <= MOST_ROWS and sum(said.widths) <= MOST_CANDIDATES and said.epoch <= self._train.trees
+
+    def steps(self, plan: TreesTraining) -> int:
+        """Trees."""
+        return plan.plan.trees
+
+    def party_bytes(self, rows: int, widths: Sequence[int], batch_rows: int) -> int:
+        """As in the contract."""
+        return memory.party_bytes(self._train, rows, widths)
+
+    def dealer_bytes(self, rows: int, widths: Sequence[int], batch_rows: int) -> int:
+        """As in the contract."""
+        return memory.dealer_bytes(self._train, rows, widths)
+
+    async def deal(self, dealer: Dealer, plan: TreesTraining, first: int, after: After) -> None:
+        """As in the contract."""
+
+        async def after_tree(number: int, grown: Grown) -> None:
+            await after()
+
+        await compute(dealer, plan, None, None, first, after_tree)
+
+    def learns(self, rows: int | None, widths: Sequence[int]) -> Mapping[str, tuple[Disclosure, ...]]:
+        """As in the contract."""
+        return learns(self.job, rows, widths)
+
+    def section(self, dealer_bytes: int) -> TreesSection:
+        """As in the contract."""
+        return TreesSection(dealer_bytes=dealer_bytes)

@@ -1,0 +1,28 @@
+"""What training trees in shares declares before it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from vfl_node.job import Job
+from vfl_node.ledger import Declaration
+from vfl_node.training.hidden.reveals import DEALER
+from vfl_node.training.trees.config import Trees
+
+
+def declare(job: Job) -> Iterator[Declaration]:
+    """Each thing that a party may learn."""
+    parties, train = job.parties, Trees.section_of(job)
+    for name in parties.data:
+        others = " and ".join(parties.others(name))
+        yield Declaration(name, "masked values", f"from {others} uniform numbers, which tell nothing")
+        yield Declaration(name, "features", f"how many candidates for splits each of {others} has")
+        if train.reveal == "owners":
+            text = "which of its own candidates splits each node, without a bound on what that tells of one record"
+            yield Declaration(name, "splits", text)
+        if train.leaves == "active" and name == parties.active:
+            yield Declaration(name, "leaf values", "the values of all leaves, without a bound on what they tell of one record")
+        if train.metrics_by == "histogram" and (name == parties.active or job.evaluate.share_with_passive):
+            yield Declaration(name, "metrics", "sums over the records that are measured on, each with noise")
+    shapes = f"how many rows and candidates there are, and how fast each party computes; it deals the randomness, {DEALER}"
+    yield Declaration(str(parties.coordinator), "shapes", shapes)

@@ -1,0 +1,68 @@
+"""What training trees in shares alone reports: ``training.trees``."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from vfl_node.training.hidden.privacy import Privacy
+from vfl_node.training.section import Count, Section, TrainerSection
+from vfl_node.training.words import Code, Figure, Panel, ReportedTraining, Term, TrainingWords
+
+LEAKS = "Training opened no number of a row; what it opened at the end, and to whom, stands below"
+
+
+class OwnSplit(Section):
+    """A node that one of this party's own candidates splits."""
+
+    tree: Count = Field(description="number of the tree, from 1")
+    node: Count = Field(description="number of the node in it, level by level, from 1")
+    split: str = Field(description="which rows go left; it names a column of this party's table")
+
+
+class TreesSection(TrainerSection):
+    """The trees, and how much was exchanged; null where this party does not know it."""
+
+    trees: Count | None = Field(default=None, description="how many were added up")
+    depth: Count | None = Field(default=None, description="levels of splits of each")
+    rounds: Count | None = Field(default=None, description="messages between data parties that had to be waited for")
+    bytes: Count | None = Field(default=None, description="masked shares that this party sent, without what frames add")
+    dealer_bytes: Count | None = Field(
+        default=None, description="corrections that this party got; at the coordinator, that it sent"
+    )
+    privacy: Privacy | None = Field(default=None, description="what noise bounds; null at the coordinator")
+    columns: dict[str, Count] = Field(default_factory=dict, description="data party → candidates for splits")
+    dropped: tuple[str, ...] = Field(default=(), description="this party's own columns without candidates")
+    splits: tuple[OwnSplit, ...] = Field(default=(), description="nodes that this party's own columns split")
+    leaves: tuple[tuple[float, ...], ...] = Field(
+        default=(), description="values of the leaves of each tree, from left to right, at the active party"
+    )
+
+    def words(self, training: ReportedTraining) -> TrainingWords:
+        """Rounds, bytes and own splits."""
+        if self.rounds is None:
+            return TrainingWords(leaks=LEAKS)
+        used: dict[str, int] = {}
+        for each in self.splits:
+            name = each.split.rsplit(" ≤ ", 1)[0].rsplit(" = ", 1)[0].rsplit(" is ", 1)[0]
+            used[name] = used.get(name, 0) + 1
+        unused = tuple((Code(name),) for name in self.dropped)
+        most = sorted(used.items(), key=lambda pair: (-pair[1], pair[0]))[:8]
+        return TrainingWords(
+            leaks=LEAKS,
+            figures=(Figure(self.rounds, "rounds in shares"),),
+            remarks=(self.privacy.text,) if self.privacy else (),
+            panel=Panel(
+                "Trees in shares",
+                f"No value of a row was opened but under a mask of its own. {training.coordinator} dealt the randomness, and "
+                "must not work together with any data party.",
+                (
+                    Term("Trees", ((self.trees,),)),
+                    Term("Rounds", ((self.rounds,),)),
+                    Term("Sent, masked", ((self.bytes, " bytes"),)),
+                    Term("From the dealer", ((self.dealer_bytes, " bytes"),)),
+                    Term("Candidates for splits", tuple((f"{name}\u00a0", columns) for name, columns in self.columns.items())),
+                    *([Term("Own splits", tuple((Code(name), f"\u00a0{count}") for name, count in most))] if most else []),
+                    *([Term("Columns without candidates", unused)] if unused else []),
+                ),
+            ),
+        )
