@@ -40,7 +40,8 @@ class EncodedColumn:
     Attributes:
         name: of the column.
         kind: of its values.
-        transform: how its numbers, or the days of a date, are scaled; None for categories, and where they are left out.
+        transform: how its numbers, or the days of a date, are scaled, or that they are cut into intervals; None for categories,
+            and where they are left out.
         levels: of a categorical column: how many have a code or a column of their own; of lists, items; None for another kind.
         merged: of a categorical column: how many other levels the table has; of lists, other items.
         parts: of a date: those that vary, beside the days.
@@ -50,7 +51,7 @@ class EncodedColumn:
 
     name: str
     kind: Literal["numeric", "categorical", "date", "list"]
-    transform: ScalingMethod | None
+    transform: ScalingMethod | Literal["cuts"] | None
     levels: int | None
     merged: int | None
     parts: tuple[Part, ...]

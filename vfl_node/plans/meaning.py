@@ -80,6 +80,8 @@ MEANINGS: Mapping[str, Meaning] = {
     "masked loss": Meaning(),
     "masked values": Meaning(counted="rows"),
     "weights": Meaning(),
+    "splits": Meaning(),
+    "leaf values": Meaning(),
     "metrics": Meaning(),
     "privacy": Meaning(),
     "shapes": Meaning(),

@@ -8,7 +8,7 @@ Four methods, each named in the report:
   one-against-the-rest AUCs). The interval is symmetric on the logit scale, where an AUC near 1 is closer to normal.
 - ``bootstrap``: other metrics on one split, by the standard deviation over resampled held-out rows.
 - ``noised``: metrics of hidden training, from sums that were opened with noise, of that noise and of the rows held out
-  (:mod:`vfl_node.training.hidden.estimates`).
+  (:mod:`vfl_node.training.shares.estimates`).
 
 The last three hold for *this* model: they say how much other held-out rows would change the figure. Differences of two models
 are paired: the same rows, the same resamples.

@@ -35,16 +35,17 @@ from vfl_node.session.session import Session
 from vfl_node.settings.limits import Limits
 from vfl_node.training.checkpoints import Checkpoints, MemoryCheckpoints
 from vfl_node.training.glm.plain import one_hot
-from vfl_node.training.hidden import measuring, network
+from vfl_node.training.hidden import network
 from vfl_node.training.hidden.computation import HiddenPlan, block, candidates
 from vfl_node.training.hidden.config import Hidden
 from vfl_node.training.hidden.frequent import find
 from vfl_node.training.hidden.inputs import first_parts
-from vfl_node.training.hidden.metric_noise import MetricNoise
 from vfl_node.training.hidden.rows import FAR, RowEncoder
 from vfl_node.training.hidden.terms import HiddenProgram
 from vfl_node.training.hidden.trainer import HiddenTrainer
 from vfl_node.training.own_columns import make_robust
+from vfl_node.training.shares import measuring
+from vfl_node.training.shares.metric_noise import MetricNoise
 from vfl_node.training.targets import TargetScale
 from vfl_node.training.trainer import Coordination, Trained, TrainingData
 from vfl_node.transport.generated.vfl.v1.shares_pb2 import DealingTerms

@@ -20,9 +20,9 @@ from vfl_node.training.hidden.computation import HiddenPlan, Own, WeightShares, 
 from vfl_node.training.hidden.config import Hidden
 from vfl_node.training.hidden.costs import exchange
 from vfl_node.training.hidden.descent import Descent
-from vfl_node.training.hidden.metric_noise import MetricNoise
 from vfl_node.training.hidden.network import Form
 from vfl_node.training.schedule import Schedule
+from vfl_node.training.shares.metric_noise import MetricNoise
 
 ROWS, BATCH, EPOCHS = 1300, 90, 2
 JOB = """\

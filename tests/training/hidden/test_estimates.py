@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from vfl_node.gdp import mu_of
-from vfl_node.training.hidden.estimates import Estimate, mean_area, mean_loss, share_right
-from vfl_node.training.hidden.measuring import OutputTally
-from vfl_node.training.hidden.metric_noise import MetricNoise
 from vfl_node.training.intervals import NORMAL
+from vfl_node.training.shares.estimates import Estimate, mean_area, mean_loss, share_right
+from vfl_node.training.shares.measuring import OutputTally
+from vfl_node.training.shares.metric_noise import MetricNoise
 
 SHIFT = math.sqrt(2) * 0.6744897501960817
 """Between scores of both labels, with which the area is .75."""

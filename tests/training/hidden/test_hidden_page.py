@@ -18,10 +18,10 @@ from vfl_node.job.costs import Beside
 from vfl_node.settings.policy import Policy
 from vfl_node.training.hidden import costs
 from vfl_node.training.hidden.config import Hidden
-from vfl_node.training.hidden.measuring import score_levels
-from vfl_node.training.hidden.metric_noise import MetricNoise
 from vfl_node.training.hidden.network import Form
 from vfl_node.training.logistic.config import Logistic
+from vfl_node.training.shares.measuring import score_levels
+from vfl_node.training.shares.metric_noise import MetricNoise
 
 ROOT = Path(__file__).parents[3]
 PAGES = ("guides/train-hidden.md", "reference/hidden-training.md", "explanations/training/hidden.md")

@@ -15,10 +15,10 @@ from vfl_node.crypto.shares.machine import ShareMachine
 from vfl_node.crypto.shares.operations import mask_known, mask_value
 from vfl_node.crypto.shares.ring import FRACTION, WEIGHT_FRACTION, encode
 from vfl_node.crypto.shares.values import Shared
-from vfl_node.training.hidden.estimates import Estimate, mean_area, mean_loss, share_right
-from vfl_node.training.hidden.measuring import tally
-from vfl_node.training.hidden.metric_noise import MetricNoise
 from vfl_node.training.hidden.network import Form, SharedModel, scores
+from vfl_node.training.shares.estimates import Estimate, mean_area, mean_loss, share_right
+from vfl_node.training.shares.measuring import tally
+from vfl_node.training.shares.metric_noise import MetricNoise
 
 ROWS = 1500
 RNG = np.random.default_rng(1)

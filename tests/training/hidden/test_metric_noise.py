@@ -12,7 +12,7 @@ import pytest
 
 from vfl_node.gdp import mu_of
 from vfl_node.job import Job
-from vfl_node.training.hidden.metric_noise import MOST_LOSS, MOST_SQUARE, PARTS, REACHES, MetricNoise
+from vfl_node.training.shares.metric_noise import MOST_LOSS, MOST_SQUARE, PARTS, REACHES, MetricNoise
 
 MU = 0.2367
 ALL = 1 + 1e-9

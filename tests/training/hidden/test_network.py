@@ -15,8 +15,9 @@ from vfl_node.crypto.shares.operations import known_product, mask_known, mask_va
 from vfl_node.crypto.shares.ring import FRACTION, WEIGHT_FRACTION, decode, encode
 from vfl_node.crypto.shares.values import Shared
 from vfl_node.training.hidden.bound import MARGIN
-from vfl_node.training.hidden.network import MANTISSA_BITS, SCORE_FRACTION, Form, SharedModel, _residual, scores, step
+from vfl_node.training.hidden.network import MANTISSA_BITS, Form, SharedModel, _residual, scores, step
 from vfl_node.training.hidden.rates import Rates
+from vfl_node.training.shares.measuring import SCORE_FRACTION
 
 ROWS, STEPS, BATCH = 240, 12, 80
 

@@ -23,7 +23,7 @@ from vfl_node.crypto.shares.operation import Opening
 from vfl_node.crypto.shares.ring import Ring
 from vfl_node.session.openings import OpeningLog
 from vfl_node.session.share_wire import PairWire, StarWire
-from vfl_node.training.hidden import measuring
+from vfl_node.training.shares import measuring
 
 MODELS: list[dict[str, Any]] = [{}, {"loss": "taylor"}, {"layers": (4,)}, {"task": "regression"}, {"classes": 3}]
 SOME = [({}, 2), ({"layers": (4,)}, 3), ({"classes": 3}, 2)]

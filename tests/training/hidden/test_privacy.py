@@ -9,8 +9,8 @@ from vfl_node.gdp import auc_bound, epsilon_of, mu_of
 from vfl_node.job import Job
 from vfl_node.session.spent import Spent
 from vfl_node.training.hidden.config import Hidden
-from vfl_node.training.hidden.privacy import MIXED, Privacy, privacy_of
 from vfl_node.training.hidden.section import HiddenSection
+from vfl_node.training.shares.privacy import MIXED, Privacy, privacy_of
 from vfl_node.training.words import ReportedTraining
 
 

@@ -19,8 +19,8 @@ from vfl_node.data.tables import NumericColumn, Table
 from vfl_node.errors import StateError
 from vfl_node.gdp import mu_of
 from vfl_node.settings.limits import Limits
-from vfl_node.training.hidden.metric_noise import MetricNoise
-from vfl_node.training.hidden.results import TOO_FEW
+from vfl_node.training.shares.metric_noise import MetricNoise
+from vfl_node.training.shares.results import TOO_FEW
 from vfl_node.transport.generated.vfl.v1.shares_pb2 import DealingTerms, MaskedShares, ShareContext
 
 JOBS, ROWS, SHARED = 12, 400, 10

@@ -13,6 +13,10 @@ file             what
 ``operation``    what an operation is: what is drawn and dealt for it, what is opened, what comes out
 ``operations``   each of them
 ``bits``         bits in shares, and numbers as bits: comparisons
+``masked``       masks of 16 bits of a matrix of bits, and products with such matrices
+``cells``        a matrix of bits that one party knows: sums over its rows, and columns that are chosen in secret
+``steps``        comparisons by look-ups, in few rounds
+``functions``    quotients, two numbers in one, and vectors with a single 1
 ``nearest``      the K nearest of two parties' filters
 ``sizes``        how large all this is, for those who only count
 ``machine``      a computation as its parties run it: each of them, the dealer, or somebody who counts what it costs

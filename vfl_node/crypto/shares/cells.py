@@ -35,10 +35,8 @@ Source: ours.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -47,22 +45,22 @@ from numpy.typing import NDArray
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.shares.bits import Bits, pack_bits, unpack_bits
 from vfl_node.crypto.shares.machine import ShareMachine
+from vfl_node.crypto.shares.masked import (
+    MASK_BITS,
+    CellMasks,
+    Narrow,
+    blocks_of,
+    multiply_bits,
+    multiply_narrow,
+    pack_rows,
+    slots_of,
+)
 from vfl_node.crypto.shares.operation import DEALER, Drawn, Material, Opening, Operation, Shape
 from vfl_node.crypto.shares.ring import Ring
 from vfl_node.crypto.shares.sizes import words_of
 from vfl_node.crypto.shares.values import Opened, Shared
-from vfl_node.errors import DataError
 
-Narrow = NDArray[np.uint16]
-
-MASK_BITS = 16
-"""Bits of a cell's mask."""
-
-_CELLS_AT_ONCE = 1 << 22
-_KEPT_CELLS = 1 << 26  # so many masks are kept; of larger matrices they are made again for each product
-_EXACT_ROWS = 1 << 20  # sums of so many products of two numbers of 16 bits are exact in float64
 _SEED_WORDS = 4
-_LIMB_BITS = 16
 
 
 class OwnCells(Protocol):
@@ -76,74 +74,6 @@ class OwnCells(Protocol):
 
     def pick(self, selected: NDArray[np.uint8]) -> NDArray[np.uint8]:
         """X·s modulo 2: uint8[K, n] of uint8[K, W]."""
-
-
-def slots_of(rows: int) -> int:
-    """How many slots a column has: more are needed with a probability below 1e-11."""
-    mean = rows / (1 << MASK_BITS)
-    return math.ceil(mean + 7 * math.sqrt(mean) + 8)
-
-
-@dataclass(frozen=True, eq=False)
-class CellMasks:
-    """The masks of one party's cells, which it and the dealer know.
-
-    Attributes:
-        seed: they are drawn from.
-        rows, width: of the matrix, n and W.
-    """
-
-    seed: Randomness
-    rows: int
-    width: int
-
-    def blocks(self) -> Iterator[tuple[int, Narrow]]:
-        """R, some rows at a time, with the first one's number."""
-        yield from self._kept if self.rows * self.width <= _KEPT_CELLS else self._draw()
-
-    def low_bits(self) -> Iterator[tuple[int, Ring]]:
-        """R modulo 2, likewise: uint64[rows, w], a row's bits packed into words."""
-        for start, stop in _blocks_of(self.rows, self.width):
-            drawn = self.seed.derive(f"low {start}").uint64((stop - start) * words_of(self.width))
-            yield start, drawn.reshape(stop - start, -1)
-
-    @cached_property
-    def slots(self) -> NDArray[np.int64]:
-        """The rows of the rare cells, int64[slots, W]; −1 where none is needed.
-
-        Raises:
-            DataError: a column has more of them than slots (``E_CHANCE``).
-        """
-        found = [(start + row, column) for start, block in self.blocks() for row, column in [np.nonzero(block == 1)]]
-        rows, columns = (np.concatenate(each) for each in zip(*found, strict=True))
-        order = np.argsort(columns, kind="stable")
-        rows, columns = rows[order], columns[order]
-        place = np.arange(len(columns)) - np.searchsorted(columns, columns)
-        slots = np.full((slots_of(self.rows), self.width), -1, np.int64)
-        if place.max(initial=0) >= len(slots):
-            raise DataError(
-                "masks of columns came out as once in 10¹¹ trainings",
-                code="E_CHANCE",
-                hint="submit the job again as a new one",
-            )
-        slots[place, columns] = rows
-        return slots
-
-    @cached_property
-    def second(self) -> Ring:
-        """R′ of the slots, uint64[slots, W]."""
-        return self.seed.derive("second").uint64(slots_of(self.rows) * self.width).reshape(-1, self.width)
-
-    @cached_property
-    def _kept(self) -> list[tuple[int, Narrow]]:
-        return list(self._draw())
-
-    def _draw(self) -> Iterator[tuple[int, Narrow]]:
-        for start, low in self.low_bits():
-            count = len(low) * self.width
-            words = self.seed.derive(f"high {start}").uint64(-(-count // 4))
-            high = words.astype("<u8", copy=False).view("<u2")[:count].reshape(len(low), self.width)
-            yield start, (high & np.uint16(0xFFFE)) | _unpack_rows(low, self.width)
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,7 +119,7 @@ async def mask_cells(machine: ShareMachine, owner: int, rows: int, width: int, o
     keeps = machine.place not in (owner, DEALER)
     masked = np.zeros((rows, width) if keeps else (0, width), np.uint16)
     drawn = masks.blocks() if own and masks else None
-    for start, stop in _blocks_of(rows, width):
+    for start, stop in blocks_of(rows, width):
         shown = None
         if own and drawn:
             shown = (own.block(start, stop) - next(drawn)[1]).astype(np.uint64)
@@ -204,7 +134,7 @@ async def mask_cells(machine: ShareMachine, owner: int, rows: int, width: int, o
         at = np.searchsorted(needed, np.where(used, masks.slots, needed[:1].max(initial=0)))
         second = (cells[at, np.arange(width)] * used).astype(np.uint64)
     (opened,) = await machine.run(_show(owner, second.shape, 64, second - masks.second if own and masks else None))
-    low = _pack_rows(masked & np.uint16(1)) if keeps else np.zeros((0, words_of(width)), np.uint64)
+    low = pack_rows(masked & np.uint16(1)) if keeps else np.zeros((0, words_of(width)), np.uint64)
     return MaskedCells(owner, rows, width, own, masks, masked, low, opened if keeps else second)
 
 
@@ -248,7 +178,7 @@ def sum_cells(cells: MaskedCells, value: Opened) -> Operation[Shared]:
         mask: Ring = np.sum(others, axis=0, dtype=np.uint64)
         spread = mask[:, np.where(masks.slots >= 0, masks.slots, 0)].transpose(1, 0, 2)
         spread *= (masks.slots >= 0)[:, None].astype(np.uint64)
-        sums = _multiply(((start, np.uint16(0) - block) for start, block in masks.blocks()), mask, cells.width)
+        sums = multiply_narrow(((start, np.uint16(0) - block) for start, block in masks.blocks()), mask, cells.width)
         rare = (masks.second[:, None] * values["slots"]).sum(0, dtype=np.uint64)
         return {"slots' rows": spread - values["slots"], "sums": top * rare - sums}
 
@@ -259,8 +189,8 @@ def sum_cells(cells: MaskedCells, value: Opened) -> Operation[Shared]:
             sums = cells.own.sums(value.difference + value.mask)
             factor = material["slots' rows"]
         else:
-            blocks = ((start, cells.masked[start:stop]) for start, stop in _blocks_of(cells.rows, cells.width))
-            sums = _multiply(blocks, value.mask, cells.width)
+            blocks = ((start, cells.masked[start:stop]) for start, stop in blocks_of(cells.rows, cells.width))
+            sums = multiply_narrow(blocks, value.mask, cells.width)
             factor = material["slots"]
         rare = (cells.second[:, None] * factor).sum(0, dtype=np.uint64)
         return Shared(sums + top * rare + material["sums"], value.fraction)
@@ -290,8 +220,8 @@ def pick_cells(cells: MaskedCells, selected: Bits, count: int) -> Operation[Bits
 
     def correlate(values: Material) -> Material:
         assert cells.masks is not None
-        chosen = _pack_rows(unpack_bits(values["mask"], shape))
-        return {"rows": pack_bits(np.concatenate([_parities(low, chosen) for _, low in cells.masks.low_bits()], axis=1))}
+        chosen = pack_rows(unpack_bits(values["mask"], shape))
+        return {"rows": pack_bits(np.concatenate([multiply_bits(low, chosen) for _, low in cells.masks.low_bits()], axis=1))}
 
     def shares(place: int, material: Material) -> Sequence[Ring]:
         return (selected.part if place == owner else selected.part ^ material["mask"],)
@@ -302,7 +232,7 @@ def pick_cells(cells: MaskedCells, selected: Bits, count: int) -> Operation[Bits
         if cells.own is not None:
             made = cells.own.pick(unpack_bits(opened[0], shape))
         else:
-            made = _parities(cells.low, _pack_rows(unpack_bits(material["mask"], shape)))
+            made = multiply_bits(cells.low, pack_rows(unpack_bits(material["mask"], shape)))
         return Bits(pack_bits(made) ^ material["rows"])
 
     words = (words_of(count * cells.width),)
@@ -316,55 +246,3 @@ def pick_cells(cells: MaskedCells, selected: Bits, count: int) -> Operation[Bits
         receiver=owner,
         binary=True,
     )
-
-
-def _blocks_of(rows: int, width: int) -> Iterator[tuple[int, int]]:
-    """Where the blocks of a matrix begin and end."""
-    size = max(1, _CELLS_AT_ONCE // width)
-    return ((start, min(start + size, rows)) for start in range(0, rows, size))
-
-
-def _multiply(blocks: Iterator[tuple[int, Narrow]], values: Ring, width: int) -> Ring:
-    """Xᵀ·v modulo 2⁶⁴, uint64[T, W], of a matrix of 16 bits in blocks of rows and numbers uint64[T, n].
-
-    Numbers are cut into four of 16 bits, whose products and sums are exact in float64.
-    """
-    count, total, rows = len(values), np.zeros((len(values), width), np.uint64), 0
-    sums = np.zeros((4 * count, width))
-    for start, block in blocks:
-        if rows + len(block) > _EXACT_ROWS:
-            total, sums, rows = total + _join_limbs(sums, count), np.zeros_like(sums), 0
-        part = values[:, start : start + len(block)]
-        limbs = [(part >> np.uint64(_LIMB_BITS * limb)) & np.uint64((1 << _LIMB_BITS) - 1) for limb in range(4)]
-        sums += np.concatenate(limbs).astype(np.float64) @ block.astype(np.float64)
-        rows += len(block)
-    return total + _join_limbs(sums, count)
-
-
-def _join_limbs(sums: NDArray[np.float64], count: int) -> Ring:
-    total = np.zeros((count, sums.shape[1]), np.uint64)
-    for limb in range(4):
-        total += sums[limb * count : (limb + 1) * count].astype(np.uint64) << np.uint64(_LIMB_BITS * limb)
-    return total
-
-
-def _pack_rows(bits: NDArray[np.integer]) -> Ring:
-    """A row's bits in words, uint64[n, w] of 0 and 1 [n, W]."""
-    packed = np.zeros((len(bits), 8 * words_of(bits.shape[1])), np.uint8)
-    packed[:, : -(-bits.shape[1] // 8)] = np.packbits(bits.astype(np.uint8), axis=1, bitorder="little")
-    return packed.view("<u8").astype(np.uint64, copy=False)
-
-
-def _unpack_rows(words: Ring, width: int) -> NDArray[np.uint8]:
-    return np.unpackbits(words.astype("<u8", copy=False).view(np.uint8), axis=1, count=width, bitorder="little")
-
-
-def _parities(rows: Ring, chosen: Ring) -> NDArray[np.uint8]:
-    """Products modulo 2 of packed rows: uint8[K, n] of uint64[n, w] and uint64[K, w]."""
-    made = np.empty((len(chosen), len(rows)), np.uint8)
-    for number, words in enumerate(chosen):
-        folded = np.bitwise_xor.reduce(rows & words, axis=1)
-        for shift in (32, 16, 8, 4, 2, 1):
-            folded ^= folded >> np.uint64(shift)
-        made[number] = folded.astype(np.uint8) & np.uint8(1)
-    return made

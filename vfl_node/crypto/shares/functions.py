@@ -56,7 +56,7 @@ class Guess:
     changes: tuple[int, ...]
 
     @classmethod
-    def over(cls, least: float, most: float, fraction: int) -> Guess:
+    def from_range(cls, least: float, most: float, fraction: int) -> Guess:
         """For numbers from ``least`` to ``most`` with so many fractional bits."""
         count = max(1, ceil(_STEPS * log2(most / least)))
         thresholds = tuple(round(least * 2 ** (step / _STEPS) * 2**fraction) for step in range(count))
@@ -65,7 +65,7 @@ class Guess:
         return cls(thresholds, tuple(value - before for before, value in zip([0, *values], values, strict=False)))
 
     def looks(self, opened: Opened) -> Ring:
-        """What is looked up of numbers under a mask, flattened: uint64[N, 1 + thresholds] for :func:`~.steps.at_most`."""
+        """What is looked up of numbers under a mask, flattened: uint64[N, 1 + thresholds] for :func:`~.steps.find_at_most`."""
         return (self._reached(opened) - np.array([0, *self._lifted], np.uint64)) & LOW
 
     def guess(self, opened: Opened, lifted: Lifted, place: int) -> tuple[Shared, Shared]:

@@ -8,7 +8,7 @@ however many a are looked up. And x ≥ θ exactly if r ≤ δ − θ, but for w
 function                rounds                        from the dealer, for each number
 ======================  ============================  ==============================================================
 :func:`deal_steps`      none                          160 bytes
-:func:`at_most`         1                             37 bits for each public number that is compared with
+:func:`find_at_most`         1                             37 bits for each public number that is compared with
 :func:`negative`        2, the opening included       the table, and 38 bits
 :func:`larger`          3                             the same, and 16 bytes
 :func:`widen`           3                             the table, 16 bytes, and 37 bits
@@ -79,7 +79,9 @@ def deal_steps(opened: Opened, bits: int = RANGE_BITS) -> Operation[StepTable]:
     return Operation(result, dealt={"table": shape}, correlated=correlate, binary=True)
 
 
-async def at_most(machine: ShareMachine, table: StepTable, numbers: Ring, *beside: Operation[Any]) -> tuple[Flags, list[Any]]:
+async def find_at_most(
+    machine: ShareMachine, table: StepTable, numbers: Ring, *beside: Operation[Any]
+) -> tuple[Flags, list[Any]]:
     """[r ≤ a] of each number r of a table, for the public a below 2^:data:`RANGE_BITS`. One round.
 
     Args:
@@ -206,7 +208,7 @@ async def negative(machine: ShareMachine, value: Shared) -> tuple[Flags, Opened]
     (opened,) = await machine.run(mask_value(value))
     table, tops = await machine.run(deal_steps(opened), _top_bits(opened))
     sums = opened.difference
-    reached, _ = await at_most(machine, table, (sums & LOW).reshape(-1, 1))
+    reached, _ = await find_at_most(machine, table, (sums & LOW).reshape(-1, 1))
     sign = reached.reshape(sums.shape) ^ tops
     if machine.place == 0:
         sign = sign ^ (sums >> np.uint64(RANGE_BITS) & _ONE).astype(np.uint8) ^ np.uint8(1)
@@ -233,7 +235,7 @@ async def widen(machine: ShareMachine, value: Shared, bits: int) -> Shared:
     (opened,) = await machine.run(mask_value(lifted_up, bits))
     table, added = await machine.run(deal_steps(opened, bits), _low_blinding(opened, bits))
     sums = opened.difference
-    reached, _ = await at_most(machine, table, sums.reshape(-1, 1))
+    reached, _ = await find_at_most(machine, table, sums.reshape(-1, 1))
     lifted = await lift(machine, reached)
     wraps = lifted.share(machine.place).part.reshape(sums.shape)  # 1 where nothing has wrapped around
     part = np.uint64(0) - added - (wraps << np.uint64(bits))

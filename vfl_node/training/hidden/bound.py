@@ -39,6 +39,7 @@ import math
 from typing import TYPE_CHECKING
 
 from vfl_node.gdp import mu_of
+from vfl_node.training.shares.metric_noise import is_union
 
 if TYPE_CHECKING:
     from vfl_node.job.alignment import AlignmentSpec
@@ -46,11 +47,6 @@ if TYPE_CHECKING:
 
 MARGIN = 1.004
 """Factor for a residual's bound, just above 1, and for rounding: of rows, in steps of 2⁻¹⁸, and of residuals."""
-
-
-def is_union(align: AlignmentSpec) -> bool:
-    """Whether nobody knows who is shared, while the length of the shared order tells how many are."""
-    return {"active", "passive"} <= align.synthetic_rows_at
 
 
 def worlds(task: Task, align: AlignmentSpec) -> int:

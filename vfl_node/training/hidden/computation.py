@@ -32,12 +32,12 @@ from vfl_node.crypto.shares.values import KnownToOne, Shared
 from vfl_node.process import failpoints
 from vfl_node.training.hidden.bound import row_norm
 from vfl_node.training.hidden.descent import Descent
-from vfl_node.training.hidden.measuring import OutputTally, tally
 from vfl_node.training.hidden.memory import CANDIDATES, ROWS_AT_ONCE
-from vfl_node.training.hidden.metric_noise import MetricNoise
 from vfl_node.training.hidden.network import MANTISSA_BITS, Form, SharedModel, scores, step
 from vfl_node.training.hidden.rates import Rates
 from vfl_node.training.schedule import Schedule
+from vfl_node.training.shares.measuring import OutputTally, tally
+from vfl_node.training.shares.metric_noise import MetricNoise
 
 Positions = NDArray[np.int64]
 

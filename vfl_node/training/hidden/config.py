@@ -41,7 +41,7 @@ class Hidden(SharesConfig):
         max_passive_parties=8,
         coordinated_by=ALWAYS,
         on_device=False,
-        unmetered="nothing of a row is sent in the open; what is opened at the end has a stated cost (training.hidden.privacy)",
+        unmetered="nothing of a row is sent in the open; what is opened at the end has a stated cost (training.shares.privacy)",
         opens_rows=False,
         serves_unshared=False,
         serves_coordinated=True,
@@ -118,8 +118,8 @@ class Hidden(SharesConfig):
     seed: int = Field(default=0, ge=0, lt=2**63, description="salts the public schedule of batches, nothing else")
 
     @property
+    @override
     def model_epsilon(self) -> float | None:
-        """As the base."""
         return self.epsilon
 
     @property

@@ -26,10 +26,10 @@ from vfl_node.training.hidden.computation import HiddenPlan, WeightShares, block
 from vfl_node.training.hidden.config import Hidden
 from vfl_node.training.hidden.descent import Descent, descent_of, describe_noise
 from vfl_node.training.hidden.memory import ROWS_AT_ONCE
-from vfl_node.training.hidden.metric_noise import MetricNoise
 from vfl_node.training.hidden.network import Form
 from vfl_node.training.hidden.terms import batch_of
 from vfl_node.training.schedule import Schedule
+from vfl_node.training.shares.metric_noise import MetricNoise
 
 
 class Exchanged(NamedTuple):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from vfl_node.job import Job
 from vfl_node.ledger import Disclosure
 from vfl_node.training.hidden.config import Hidden
-from vfl_node.training.hidden.metric_noise import MetricNoise
+from vfl_node.training.shares.metric_noise import sums_text
 
 
 @dataclass(frozen=True)
@@ -82,20 +82,3 @@ def learns(job: Job, numbers: HiddenNumbers) -> Mapping[str, tuple[Disclosure, .
         ),
     )
     return learnt
-
-
-def sums_text(job: Job) -> str:
-    """What is opened for metrics, with the standard deviation of the noise of each sum."""
-    noise = MetricNoise.from_job(job)
-    words = {
-        "loss": "squared errors in variances of the target" if noise.numbers else "losses",
-        "squares": "the squares of these",
-        "right": "how many are right",
-        "beyond": "how many are predicted more than 16 deviations off" if noise.numbers else "how many have scores beyond ±28",
-    }
-    first = "how many there are" if noise.numbers else "how many there are of each label"
-    opened = [(first, noise.counts), *((words[name], deviation) for name, deviation in noise.sums.items())]
-    said = [f"{what} (sd {deviation:.3g})" for what, deviation in opened]
-    if not noise.numbers:
-        said.append(f"pairs in order less those in disorder (sd {noise.order(1):.3g} times what a record is in at most)")
-    return ", ".join(said[:-1]) + f", and {said[-1]}"

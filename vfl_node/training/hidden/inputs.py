@@ -17,9 +17,9 @@ from vfl_node.training.glm.plain import one_hot
 from vfl_node.training.hidden import frequent
 from vfl_node.training.hidden.computation import Own, Positions, WeightShares
 from vfl_node.training.hidden.config import Hidden
-from vfl_node.training.hidden.metric_noise import MOST_SQUARE
 from vfl_node.training.hidden.network import Form
 from vfl_node.training.hidden.rows import FAR, RowEncoder
+from vfl_node.training.shares.metric_noise import MOST_SQUARE
 from vfl_node.training.targets import TargetScale
 from vfl_node.training.trainer import TrainingData
 

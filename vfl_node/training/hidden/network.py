@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from vfl_node.crypto.shares.machine import ShareMachine
 from vfl_node.crypto.shares.noise import draw_noise
 from vfl_node.crypto.shares.operations import known_product, mask_value, product, sum_sines, truncate
-from vfl_node.crypto.shares.ring import FRACTION, WEIGHT_FRACTION
+from vfl_node.crypto.shares.ring import FRACTION
 from vfl_node.crypto.shares.sines import SIGMOID
 from vfl_node.crypto.shares.values import KnownToOne, Opened, Shared
 from vfl_node.training.hidden.config import Loss
@@ -35,7 +35,6 @@ from vfl_node.training.hidden.rates import Rates
 OUTPUT_TERMS, HIDDEN_TERMS = 9, 5
 """How many sines the series of the last sigmoid has, and those of hidden layers."""
 
-SCORE_FRACTION = FRACTION + WEIGHT_FRACTION
 
 MANTISSA_BITS = {"exact": FRACTION, "robust": FRACTION, "taylor": 12, "squares": 12}
 """Fractional bits of a rate's mantissa: what a residual has to spare before it is cut."""
@@ -108,7 +107,7 @@ class _Hidden:
 
 
 async def scores(machine: ShareMachine, model: SharedModel, columns: Sequence[KnownToOne]) -> Shared:
-    """z of rows, with :data:`SCORE_FRACTION` fractional bits: [B, K]."""
+    """z of rows, with the fractional bits of a column and a weight: [B, K]."""
     return (await _forward(machine, model, columns))[0]
 
 

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from vfl_node.job import Job
 from vfl_node.ledger import Declaration
 from vfl_node.training.hidden.config import Hidden
-
-DEALER = "by which it knows every mask: with what one data party receives it would know everything"
+from vfl_node.training.shares.config import DEALER
 
 
 def declare(job: Job) -> Iterator[Declaration]:

@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from typing_extensions import override
+
 from vfl_node.crypto.shares.machine import Dealer
 from vfl_node.job import Job
 from vfl_node.ledger import Disclosure
@@ -15,10 +17,10 @@ from vfl_node.training.hidden.computation import HiddenPlan, WeightShares, compu
 from vfl_node.training.hidden.config import Hidden
 from vfl_node.training.hidden.descent import Descent, descent_of, describe_noise
 from vfl_node.training.hidden.disclosures import HiddenNumbers, learns
-from vfl_node.training.hidden.metric_noise import MetricNoise
 from vfl_node.training.hidden.network import Form
 from vfl_node.training.hidden.section import HiddenSection
 from vfl_node.training.schedule import Schedule
+from vfl_node.training.shares.metric_noise import MetricNoise
 from vfl_node.training.shares.program import After, Program
 from vfl_node.transport.generated.vfl.v1.shares_pb2 import DealingTerms, ShareContext
 
@@ -57,8 +59,8 @@ class HiddenProgram(Program[HiddenPlan]):
         numbers = (descent.steps, descent.momentum, descent.rate, descent.deviation or 0)
         return {"descent": [float(number).hex() for number in numbers]}
 
+    @override
     def plan(self, said: DealingTerms) -> HiddenPlan:
-        """As in the contract."""
         job, train = self.job, self._train
         schedule = Schedule(said.schedule, said.rows, train.seed)
         training, testing = schedule.split(0, job.evaluate.test_fraction)
@@ -80,36 +82,36 @@ class HiddenProgram(Program[HiddenPlan]):
             audits=train.dealer_audit > 0,
         )
 
+    @override
     def fits(self, said: DealingTerms) -> bool:
-        """As in the contract."""
         return said.epoch <= self._descent(said.divisor).steps
 
     def steps(self, plan: HiddenPlan) -> int:
         """Epochs."""
         return plan.epochs
 
+    @override
     def party_bytes(self, rows: int, widths: Sequence[int], batch_rows: int) -> int:
-        """As in the contract."""
         return memory.party_bytes(self._train, rows, widths, batch_rows)
 
+    @override
     def dealer_bytes(self, rows: int, widths: Sequence[int], batch_rows: int) -> int:
-        """As in the contract."""
         return memory.coordinator_bytes(self._train, rows, widths, batch_rows)
 
+    @override
     async def deal(self, dealer: Dealer, plan: HiddenPlan, first: int, after: After) -> None:
-        """As in the contract."""
 
-        async def after_epoch(epoch: int, parts: WeightShares) -> None:
+        async def finish_epoch(epoch: int, parts: WeightShares) -> None:
             await after()
 
-        await compute(dealer, plan, None, None, first, after_epoch)
+        await compute(dealer, plan, None, None, first, finish_epoch)
 
+    @override
     def learns(self, rows: int | None, widths: Sequence[int]) -> Mapping[str, tuple[Disclosure, ...]]:
-        """As in the contract."""
         return learns(self.job, HiddenNumbers(rows, tuple(widths), None))
 
+    @override
     def section(self, dealer_bytes: int) -> HiddenSection:
-        """As in the contract."""
         return HiddenSection(dealer_bytes=dealer_bytes)
 
     def _descent(self, divisor: float) -> Descent:

@@ -39,8 +39,6 @@ from vfl_node.training.hidden.config import Hidden
 from vfl_node.training.hidden.disclosures import HiddenNumbers, learns
 from vfl_node.training.hidden.inputs import Inputs, digest_of, first_parts, prepare
 from vfl_node.training.hidden.network import Form
-from vfl_node.training.hidden.privacy import Privacy, privacy_of
-from vfl_node.training.hidden.results import ALL_CHECKED, measure, warnings
 from vfl_node.training.hidden.section import HiddenSection
 from vfl_node.training.hidden.terms import HiddenProgram
 from vfl_node.training.intervals import Output
@@ -49,6 +47,8 @@ from vfl_node.training.schedule import Schedule
 from vfl_node.training.shares import agreement
 from vfl_node.training.shares.agreement import Brought
 from vfl_node.training.shares.dealing import Dealing
+from vfl_node.training.shares.privacy import Privacy, privacy_of
+from vfl_node.training.shares.results import ALL_CHECKED, measure, warnings
 from vfl_node.training.summary import Population, Summary
 from vfl_node.training.trainer import Coordination, Epoch, Trained, Trainer, TrainingData
 from vfl_node.transport.generated.vfl.v1.shares_pb2 import DealerSeed, DealingTerms, ShareContext

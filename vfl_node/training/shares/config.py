@@ -14,6 +14,9 @@ from vfl_node.job.training import TrainerConfig, TrainingJob
 from vfl_node.settings.limits import UnboundedModel
 from vfl_node.training.shares import spending
 
+DEALER = "by which it knows every mask: with what one data party receives it would know everything"
+"""What every declaration says of the coordinator."""
+
 
 class SharesConfig(TrainerConfig):
     """A training in shares on exactly the records that all parties have, whose coordinator deals randomness.

@@ -21,7 +21,7 @@ _KINDS: dict[UnboundedModel, str] = {
     "networks": "a model with hidden layers (train.layers)",
     "taylor": "a model of train.loss: taylor",
     "exact": "a regression without noise (train.epsilon: null)",
-    "trees": "boosted trees (train.algorithm: trees)",
+    "boosted-trees": "boosted trees (train.algorithm: trees)",
 }
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from vfl_node.crypto.shares.cells import Narrow
+from vfl_node.crypto.shares.masked import Narrow
 from vfl_node.crypto.shares.ring import Ring
 
 
@@ -32,7 +32,7 @@ class Candidates:
         return sum(each.shape[1] for each in self.left)
 
     def block(self, start: int, stop: int) -> Narrow:
-        """As in the contract."""
+        """Some rows of the matrix."""
         bins = self.bins[start:stop]
         parts = [each[bins[:, column]] for column, each in enumerate(self.left)]
         return np.concatenate(parts, axis=1).astype(np.uint16)

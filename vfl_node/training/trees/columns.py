@@ -10,8 +10,9 @@ from pydantic import Field
 
 from vfl_node.configuration import versions
 from vfl_node.configuration.models import Frozen
+from vfl_node.data.encoded import EncodedColumn
 from vfl_node.data.stored import StoredEncoder
-from vfl_node.data.tables import CategoricalColumn, Column, DateColumn, NumericColumn, Table
+from vfl_node.data.tables import CategoricalColumn, Column, DateColumn, ListColumn, NumericColumn, Table, values_of
 from vfl_node.data.transforms import Finite
 from vfl_node.training.trees.candidates import Candidates
 
@@ -22,8 +23,8 @@ LEAST_SHARE = 0.01
 class Cuts(Frozen):
     """A column of numbers, or of dates in seconds.
 
-    Bin k has those above ``cuts[k − 1]`` and up to ``cuts[k]``; the last one has missing ones. A candidate is "up to a cut", and
-    where some are missing also "up to it, or missing", and "missing".
+    Bin k has those above ``cuts[k − 1]`` and up to ``cuts[k]``; the last one has missing ones. A candidate is "up to a cut",
+    and where some are missing also "up to it, or missing", and "missing".
 
     Attributes:
         cuts: ascending.
@@ -141,6 +142,11 @@ class TreeColumns(StoredEncoder):
             bins[mine, place] = each.bins_of(table.columns[each.name])[rows[mine]]
         return Candidates(bins, [_matrix_of(each) for each in self.columns])
 
+    def encoded(self, table: Table) -> tuple[EncodedColumn, ...]:
+        """What is made of each column of a table."""
+        read = {each.name: each for each in self.columns}
+        return tuple(_describe_column(name, column, read.get(name)) for name, column in table.columns.items())
+
     def describe(self, candidate: int) -> str:
         """A candidate in words, by its number."""
         for each in self.columns:
@@ -148,6 +154,17 @@ class TreeColumns(StoredEncoder):
                 return each.describe(candidate)
             candidate -= len(each.left)
         raise IndexError(candidate)
+
+
+def _describe_column(name: str, column: Column, read: Cuts | Sorts | None) -> EncodedColumn:
+    if isinstance(column, ListColumn):
+        return EncodedColumn(name, "list", None, 0, 0, (), int(np.count_nonzero(column.lengths == 0)))
+    if isinstance(column, CategoricalColumn):
+        own, present = len(read.levels) if isinstance(read, Sorts) else 0, int(np.count_nonzero(column.counts))
+        return EncodedColumn(name, "categorical", None, own, present - own, (), int(np.count_nonzero(column.codes < 0)))
+    kind: Literal["date", "numeric"] = "date" if isinstance(column, DateColumn) else "numeric"
+    missing = int(np.count_nonzero(np.isnan(values_of(column))))
+    return EncodedColumn(name, kind, "cuts" if read else None, None, None, (), missing)
 
 
 def _matrix_of(column: Cuts | Sorts) -> NDArray[np.bool_]:

@@ -30,9 +30,9 @@ from vfl_node.crypto.shares.operations import known_product, mask_known, mask_va
 from vfl_node.crypto.shares.ring import Ring, decode
 from vfl_node.crypto.shares.steps import widen
 from vfl_node.crypto.shares.values import Opened, Shared
-from vfl_node.training.hidden.measuring import BINS, OutputTally, tally
-from vfl_node.training.hidden.metric_noise import MetricNoise
-from vfl_node.training.hidden.network import SCORE_FRACTION as TALLIED_FRACTION
+from vfl_node.training.shares.measuring import BINS, OutputTally, tally
+from vfl_node.training.shares.measuring import SCORE_FRACTION as TALLIED_FRACTION
+from vfl_node.training.shares.metric_noise import MetricNoise
 from vfl_node.training.trees.candidates import Candidates
 from vfl_node.training.trees.gradients import find_pairs
 from vfl_node.training.trees.plan import SCORE_FRACTION, TreesPlan
@@ -67,7 +67,7 @@ class TreesTraining:
 
 
 @dataclass(frozen=True, eq=False)
-class OwnPart:
+class TreesOwn:
     """What one party brings.
 
     Attributes:
@@ -120,7 +120,7 @@ After = Callable[[int, Grown], Awaitable[None]]
 
 
 async def compute(
-    machine: ShareMachine, training: TreesTraining, own: OwnPart | None, start: Grown | None, first: int, after: After
+    machine: ShareMachine, training: TreesTraining, own: TreesOwn | None, start: Grown | None, first: int, after: After
 ) -> TreesOutcome:
     """The training.
 
@@ -159,13 +159,13 @@ async def compute(
     return TreesOutcome(Grown(scores.part, tuple(trees)), splits, leaves, tuple(tallies))
 
 
-def _first_scores(rows: int, own: OwnPart | None) -> Ring:
+def _first_scores(rows: int, own: TreesOwn | None) -> Ring:
     """What rows begin with, in the active party's share alone."""
     begin = round((own.begin if own else 0.0) * 2**SCORE_FRACTION) % (1 << PLACE_BITS)
     return np.full(rows, begin, np.uint64)
 
 
-async def _multiply_bits(machine: ShareMachine, training: TreesTraining, own: OwnPart | None) -> tuple[Opened, Opened]:
+async def _multiply_bits(machine: ShareMachine, training: TreesTraining, own: TreesOwn | None) -> tuple[Opened, Opened]:
     """w of all rows, [n, 1], and w of those trained on, [n], under masks."""
     plan = training.plan
     machine.begin("both")
@@ -208,7 +208,7 @@ async def _measure(
 
 
 def _tested_targets(targets: Ring, *, numbers: bool) -> Ring:
-    """Targets as :func:`~vfl_node.training.hidden.measuring.tally` takes them, uint64[t, 1]."""
+    """Targets as :func:`~vfl_node.training.shares.measuring.tally` takes them, uint64[t, 1]."""
     shift = np.int64(SCORE_FRACTION if numbers else 2 * SCORE_FRACTION)
     return (targets.view(np.int64) >> shift).view(np.uint64)[:, None]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
+from typing_extensions import override
 
 from vfl_node.job.training import ALWAYS, TrainerParts, TrainingJob, Traits
 from vfl_node.settings.limits import UnboundedModel
@@ -70,14 +71,14 @@ class Trees(SharesConfig):
         return None
 
     @property
+    @override
     def unbounded(self) -> UnboundedModel | None:
-        """As the base."""
-        return "trees"
+        return "boosted-trees"
 
     @property
-    def loss(self) -> Literal["logistic", "squares"]:
+    def loss(self) -> Literal["log", "squares"]:
         """What is descended."""
-        return "logistic" if self.task == "classification" else "squares"
+        return "log" if self.task == "classification" else "squares"
 
     @model_validator(mode="after")
     def _fits(self) -> Trees:

@@ -130,11 +130,11 @@ def _run(
     import numpy as np
 
     from vfl_node.crypto.shares.machine import Counter
-    from vfl_node.training.hidden.metric_noise import MetricNoise
+    from vfl_node.training.shares.metric_noise import MetricNoise
     from vfl_node.training.trees.computation import Grown, TreesTraining, compute
     from vfl_node.training.trees.plan import TreesPlan
 
-    kind = "logistic" if loss == "logistic" else "squares"
+    kind = "log" if loss == "log" else "squares"
     plan = TreesTraining(
         plan=TreesPlan(rows, widths, trees, depth, 0.5, 1.0, 0.01, 1, kind),  # type: ignore[arg-type]
         training=np.arange(rows),

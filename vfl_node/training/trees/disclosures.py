@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from vfl_node.job import Job
 from vfl_node.ledger import Disclosure
-from vfl_node.training.hidden.disclosures import sums_text
+from vfl_node.training.shares.metric_noise import sums_text
 from vfl_node.training.trees.config import Trees
 
 

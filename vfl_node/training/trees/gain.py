@@ -29,7 +29,7 @@ from vfl_node.crypto.shares.functions import (
 from vfl_node.crypto.shares.machine import ShareMachine
 from vfl_node.crypto.shares.operations import mask_value, product, truncate
 from vfl_node.crypto.shares.ring import Ring
-from vfl_node.crypto.shares.steps import at_most, deal_steps, larger, largest, lift
+from vfl_node.crypto.shares.steps import deal_steps, find_at_most, larger, largest, lift
 from vfl_node.crypto.shares.values import Opened, Shared, join_columns
 from vfl_node.training.trees.plan import VALUE_FRACTION, TreesPlan
 
@@ -77,14 +77,14 @@ async def choose_splits(machine: ShareMachine, plan: TreesPlan, sums: Sums, base
         base: [K, 1], the nodes' values as far as they are known.
     """
     place, width = machine.place, plan.width
-    gradients, sides = _both_sides(sums.gradients, width), _add_public(_both_sides(sums.hessians, width), plan.l2, place)
+    gradients, sides = _list_sides(sums.gradients, width), _add_public(_list_sides(sums.hessians, width), plan.l2, place)
     v, opened_base = await machine.run(mask_value(sides), mask_value(base))
     table, pulled, square = await machine.run(
         deal_steps(v), product(v, opened_base, "numbers"), product(opened_base, opened_base, "numbers")
     )
     square = square.times(round(plan.l2 * 2**_L2_FRACTION), _L2_FRACTION)
     gain_fraction = plan.gradient_fraction + VALUE_FRACTION
-    looked, (pulled, square) = await at_most(
+    looked, (pulled, square) = await find_at_most(
         machine,
         table,
         plan.guess.looks(v),
@@ -114,7 +114,7 @@ async def choose_splits(machine: ShareMachine, plan: TreesPlan, sums: Sums, base
     return Splits(await _find_largest(machine, every), values, every)
 
 
-def _both_sides(value: Shared, width: int) -> Shared:
+def _list_sides(value: Shared, width: int) -> Shared:
     """Left, right and the node, [K, 2·W + 1]."""
     left, node = value[:, :width], value[:, width:]
     return join_columns([left, node - left, node])

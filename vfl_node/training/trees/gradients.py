@@ -27,7 +27,7 @@ async def find_pairs(machine: ShareMachine, plan: TreesPlan, scores: Shared, tar
         targets: y at the active party, with 2·:data:`~vfl_node.crypto.shares.ring.FRACTION` fractional bits; zeros elsewhere.
         counted: w: 1 for rows that all parties have and that are trained on, [n].
     """
-    if plan.loss == "logistic":
+    if plan.loss == "log":
         (curve,) = await machine.run(sum_sines(scores, SIGMOID[TERMS], slope=True))
         assert curve.slope is not None
         half = np.uint64(1 << (2 * FRACTION - 1)) if machine.place == 0 else np.uint64(0)

@@ -11,12 +11,12 @@ import numpy as np
 from vfl_node.crypto.shares.ring import FRACTION, encode
 from vfl_node.errors import DataError
 from vfl_node.session.session import Session
-from vfl_node.training.hidden.metric_noise import MOST_SQUARE
+from vfl_node.training.shares.metric_noise import MOST_SQUARE
 from vfl_node.training.targets import TargetScale
 from vfl_node.training.trainer import TrainingData
 from vfl_node.training.trees.candidates import Candidates
 from vfl_node.training.trees.columns import TreeColumns
-from vfl_node.training.trees.computation import OwnPart, Positions
+from vfl_node.training.trees.computation import Positions, TreesOwn
 from vfl_node.training.trees.config import Trees
 from vfl_node.training.trees.plan import FAR
 
@@ -38,7 +38,7 @@ class TreeInputs:
 
     columns: TreeColumns
     dropped: tuple[str, ...]
-    own: OwnPart
+    own: TreesOwn
     scale: TargetScale | None
     spread: float = 0.0
 
@@ -78,7 +78,7 @@ def prepare(session: Session, data: TrainingData, training: Positions, testing: 
             spread = float(np.minimum((tested - tested.mean()) ** 2, MOST_SQUARE).mean())
     read = {each.name for each in columns.columns}
     dropped = tuple(name for name in whole.columns if name not in read)
-    own = OwnPart(candidates, mine.astype(np.uint64), targets, begin)
+    own = TreesOwn(candidates, mine.astype(np.uint64), targets, begin)
     return TreeInputs(columns, dropped, own, scale, spread)
 
 
@@ -94,7 +94,7 @@ def _targets(data: TrainingData, train: Trees) -> tuple[np.ndarray, TargetScale 
     return np.clip(scale.apply(labels), -FAR / 2, FAR / 2), scale, 0.0
 
 
-def digest_of(own: OwnPart, salt: bytes) -> bytes:
+def digest_of(own: TreesOwn, salt: bytes) -> bytes:
     """SHA-256 of all that a party's values are made of; ``salt`` is secret, so that nobody can try tables."""
     hashed = hashlib.sha256(b"vfl-node tree inputs 1" + salt)
     parts: list[np.ndarray] = [own.candidates.bins, own.bits, own.targets, np.array([own.begin]), *own.candidates.left]

@@ -12,7 +12,7 @@ USUAL_CANDIDATES = 120
 """Candidates of a party, where nobody says how many columns it has."""
 
 CELL_BYTES = 2.2
-"""Of a cell of another party: the masked one, its lowest bit, and a block of it as float64."""
+"""What a cell of another party takes: the masked one, its lowest bit, and a block of it as float64."""
 
 BLOCK_BYTES = 256 << 20
 """Blocks of cells, numbers in limbs, and what comes from the dealer ahead of need."""

@@ -38,7 +38,7 @@ class TreesPlan:
         l2: λ.
         min_gain: of a split.
         least_rows: shared records that lie on each side of a split at least.
-        loss: ``logistic`` of two classes, ``squares`` of numbers in deviations.
+        loss: ``log`` of two classes, ``squares`` of numbers in deviations.
     """
 
     rows: int
@@ -49,7 +49,7 @@ class TreesPlan:
     l2: float
     min_gain: float
     least_rows: int
-    loss: Literal["logistic", "squares"] = "logistic"
+    loss: Literal["log", "squares"] = "log"
 
     @property
     def width(self) -> int:
@@ -64,12 +64,12 @@ class TreesPlan:
     @property
     def gradient_fraction(self) -> int:
         """Fractional bits of g: as many as let sums over all rows stay below 2³⁰."""
-        return min(_MOST_FRACTION, _SUM_BITS - self._row_bits - (0 if self.loss == "logistic" else ceil(log2(FAR))))
+        return min(_MOST_FRACTION, _SUM_BITS - self._row_bits - (0 if self.loss == "log" else ceil(log2(FAR))))
 
     @property
     def hessian_fraction(self) -> int:
         """Fractional bits of h."""
-        return min(_MOST_FRACTION, _SUM_BITS - self._row_bits + (2 if self.loss == "logistic" else 0))
+        return min(_MOST_FRACTION, _SUM_BITS - self._row_bits + (2 if self.loss == "log" else 0))
 
     @property
     def gain_fraction(self) -> int:
@@ -85,11 +85,11 @@ class TreesPlan:
     def guess(self) -> Guess:
         """Thresholds of the sums of hessians and λ; below the first one a side has too few rows."""
         most = self.rows * self._most_of_row * _SPREAD + self.l2
-        return Guess.over(self.least_hessian + self.l2, most, self.hessian_fraction)
+        return Guess.from_range(self.least_hessian + self.l2, most, self.hessian_fraction)
 
     @property
     def _most_of_row(self) -> float:
-        return 0.25 if self.loss == "logistic" else 1.0
+        return 0.25 if self.loss == "log" else 1.0
 
     @property
     def _row_bits(self) -> int:

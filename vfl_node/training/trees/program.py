@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from typing_extensions import override
+
 from vfl_node.crypto.shares.functions import INVERSE
 from vfl_node.crypto.shares.machine import Dealer
 from vfl_node.crypto.shares.sines import SIGMOID
 from vfl_node.ledger import Disclosure
-from vfl_node.training.hidden.metric_noise import MetricNoise
 from vfl_node.training.schedule import Schedule
+from vfl_node.training.shares.metric_noise import MetricNoise
 from vfl_node.training.shares.program import After, Program
 from vfl_node.training.trees import memory
 from vfl_node.training.trees.computation import Grown, TreesTraining, compute
@@ -55,8 +57,8 @@ class TreesProgram(Program[TreesTraining]):
             loss=train.loss,
         )
 
+    @override
     def plan(self, said: DealingTerms) -> TreesTraining:
-        """As in the contract."""
         job, train = self.job, self._train
         training, testing = Schedule(said.schedule, said.rows, train.seed).split(0, job.evaluate.test_fraction)
         return TreesTraining(
@@ -79,26 +81,26 @@ class TreesProgram(Program[TreesTraining]):
         """Trees."""
         return plan.plan.trees
 
+    @override
     def party_bytes(self, rows: int, widths: Sequence[int], batch_rows: int) -> int:
-        """As in the contract."""
         return memory.party_bytes(self._train, rows, widths)
 
+    @override
     def dealer_bytes(self, rows: int, widths: Sequence[int], batch_rows: int) -> int:
-        """As in the contract."""
         return memory.dealer_bytes(self._train, rows, widths)
 
+    @override
     async def deal(self, dealer: Dealer, plan: TreesTraining, first: int, after: After) -> None:
-        """As in the contract."""
 
-        async def after_tree(number: int, grown: Grown) -> None:
+        async def finish_tree(number: int, grown: Grown) -> None:
             await after()
 
-        await compute(dealer, plan, None, None, first, after_tree)
+        await compute(dealer, plan, None, None, first, finish_tree)
 
+    @override
     def learns(self, rows: int | None, widths: Sequence[int]) -> Mapping[str, tuple[Disclosure, ...]]:
-        """As in the contract."""
         return learns(self.job, rows, widths)
 
+    @override
     def section(self, dealer_bytes: int) -> TreesSection:
-        """As in the contract."""
         return TreesSection(dealer_bytes=dealer_bytes)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from vfl_node.job import Job
 from vfl_node.ledger import Declaration
-from vfl_node.training.hidden.reveals import DEALER
+from vfl_node.training.shares.config import DEALER
 from vfl_node.training.trees.config import Trees
 
 

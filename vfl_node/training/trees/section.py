@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from vfl_node.training.hidden.privacy import Privacy
 from vfl_node.training.section import Count, Section, TrainerSection
+from vfl_node.training.shares.privacy import Privacy
 from vfl_node.training.words import Code, Figure, Panel, ReportedTraining, Term, TrainingWords
 
 LEAKS = "Training opened no number of a row; what it opened at the end, and to whom, stands below"

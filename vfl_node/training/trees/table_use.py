@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing_extensions import override
 
-from vfl_node.data.encoded import EncodedColumn, encoded_columns
+from vfl_node.data.encoded import EncodedColumn
 from vfl_node.data.tables import Table
 from vfl_node.training.table_use import TableUse
 from vfl_node.training.trees.columns import TreeColumns
@@ -17,4 +17,4 @@ class TreesTableUse(TableUse[Trees]):
     @override
     def columns(self, table: Table) -> tuple[EncodedColumn, ...]:
         """As the base; ``least_rows`` of a node's policy may leave more of them out."""
-        return encoded_columns(table, TreeColumns.fit(table, self.train.bins, self.train.least_rows).encodings)
+        return TreeColumns.fit(table, self.train.bins, self.train.least_rows).encoded(table)

@@ -22,7 +22,6 @@ from vfl_node.crypto.shares.bits import Bits
 from vfl_node.crypto.shares.machine import Party
 from vfl_node.crypto.shares.ring import Ring
 from vfl_node.crypto.shares.values import Shared
-from vfl_node.data.encoded import encoded_columns
 from vfl_node.errors import ProtocolError
 from vfl_node.process import failpoints
 from vfl_node.progress import Advanced, PhaseBegan, ResultDoubted
@@ -32,12 +31,12 @@ from vfl_node.session.share_wire import DealtCorrections, PairWire, StarWire
 from vfl_node.session.toss import toss
 from vfl_node.training import own_columns
 from vfl_node.training.checkpoints import Checkpoints, load_of
-from vfl_node.training.hidden.privacy import privacy_of
-from vfl_node.training.hidden.results import measure, warnings
 from vfl_node.training.schedule import Schedule
 from vfl_node.training.shares import agreement
 from vfl_node.training.shares.agreement import Brought
 from vfl_node.training.shares.dealing import Dealing
+from vfl_node.training.shares.privacy import privacy_of
+from vfl_node.training.shares.results import measure, warnings
 from vfl_node.training.summary import Population, Summary
 from vfl_node.training.trainer import Coordination, Epoch, Trained, Trainer, TrainingData
 from vfl_node.training.trees.computation import Grown, TreesOutcome, TreesTraining, compute
@@ -249,7 +248,7 @@ class _TreesAttempt:
             warnings=doubts,
             weights=to_tensors(outcome.grown.trees),
             encoder=inputs.columns.to_json(),
-            columns=encoded_columns(data.table, inputs.columns.encodings),
+            columns=inputs.columns.encoded(data.table),
             results=Summary(found.values, found.intervals, population=common),
             held_out=plan.testing if session.job.evaluate.test_fraction else np.empty(0, np.int64),
         )

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from vfl_node.job import Job
 from vfl_node.training.evaluation import Values
-from vfl_node.training.hidden.estimates import LEAST_DEVIATIONS, Estimate, mean_area, mean_loss, share_right
-from vfl_node.training.hidden.measuring import OutputTally
-from vfl_node.training.hidden.metric_noise import MetricNoise
 from vfl_node.training.intervals import Intervals
+from vfl_node.training.shares.estimates import LEAST_DEVIATIONS, Estimate, mean_area, mean_loss, share_right
+from vfl_node.training.shares.measuring import OutputTally
+from vfl_node.training.shares.metric_noise import MetricNoise
 from vfl_node.training.targets import TargetScale
 
 BEYOND = (

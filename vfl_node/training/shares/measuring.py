@@ -3,7 +3,7 @@
 Scores of rows are never opened: a multiset of scores with labels tells the active party, who knows its part of each score,
 which of its records are shared. So a histogram is made in shares (:mod:`vfl_node.crypto.shares.tallies`), of scores by label or
 of the errors of predicted numbers, and only what the metrics need of it is opened, each sum with noise that nobody knows
-(:mod:`vfl_node.training.hidden.metric_noise`). The histogram has a bin for every number that there can be: a model whose scores
+(:mod:`vfl_node.training.shares.metric_noise`). The histogram has a bin for every number that there can be: a model whose scores
 are large is measured as it is. ::
 
     first    how many records there are of each label
@@ -30,17 +30,19 @@ from numpy.typing import NDArray
 from vfl_node.crypto.shares.machine import ShareMachine
 from vfl_node.crypto.shares.noise import draw_noise
 from vfl_node.crypto.shares.operations import known_product, mask_known, mask_value, product, reveal
-from vfl_node.crypto.shares.ring import FRACTION, Ring
+from vfl_node.crypto.shares.ring import FRACTION, WEIGHT_FRACTION, Ring
 from vfl_node.crypto.shares.tallies import FAR_BINS, Level, far, rows_at_once, sift
 from vfl_node.crypto.shares.values import Opened, Shared
-from vfl_node.training.hidden.metric_noise import MOST_LOSS, MOST_SQUARE, REACHES, MetricNoise
-from vfl_node.training.hidden.network import SCORE_FRACTION
+from vfl_node.training.shares.metric_noise import MOST_LOSS, MOST_SQUARE, REACHES, MetricNoise
 
 Weights = tuple[Ring, int]
 """Public integers, uint64[bins, labels], and their fractional bits."""
 
+SCORE_FRACTION = FRACTION + WEIGHT_FRACTION
+"""Fractional bits of scores that are measured: those of a product of columns and weights."""
+
 Scores = Callable[[slice], Awaitable[Shared]]
-"""The scores of some of the rows that are measured on, [r, K], with :data:`~.network.SCORE_FRACTION` fractional bits."""
+"""The scores of some of the rows that are measured on, [r, K], with :data:`SCORE_FRACTION` fractional bits."""
 
 BINS = 256
 """Bins of a range of 32: those near 0 are an eighth wide. With scores that vary by 1 or more, the area is within .001."""

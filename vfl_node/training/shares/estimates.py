@@ -13,9 +13,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from vfl_node.training.hidden.measuring import OutputTally
-from vfl_node.training.hidden.metric_noise import MOST_LOSS, MOST_SQUARE, MetricNoise
 from vfl_node.training.intervals import NORMAL, ConfidenceInterval, bounds
+from vfl_node.training.shares.measuring import OutputTally
+from vfl_node.training.shares.metric_noise import MOST_LOSS, MOST_SQUARE, MetricNoise
 
 MOST_NOISE = 0.1
 """A metric is not said if the noise alone may move it by more, with a probability of 5 %."""

@@ -48,12 +48,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from vfl_node.gdp import mu_of
-from vfl_node.training.hidden.bound import is_union
 from vfl_node.training.shares.config import SharesConfig
 from vfl_node.training.shares.spending import METRICS_EPSILON
 
 if TYPE_CHECKING:
     from vfl_node.job import Job
+    from vfl_node.job.alignment import AlignmentSpec
 
 MOST_LOSS = 4.0
 """−log p of a label counts as this at most."""
@@ -137,3 +137,25 @@ class MetricNoise:
 
     def _deviation(self, part: str, sensitivity: float) -> float:
         return sensitivity / (self.mu * math.sqrt(self.parts[part]))
+
+
+def is_union(align: AlignmentSpec) -> bool:
+    """Whether nobody knows who is shared, while the length of the shared order tells how many are."""
+    return {"active", "passive"} <= align.synthetic_rows_at
+
+
+def sums_text(job: Job) -> str:
+    """What is opened for metrics, with the standard deviation of the noise of each sum."""
+    noise = MetricNoise.from_job(job)
+    words = {
+        "loss": "squared errors in variances of the target" if noise.numbers else "losses",
+        "squares": "the squares of these",
+        "right": "how many are right",
+        "beyond": "how many are predicted more than 16 deviations off" if noise.numbers else "how many have scores beyond ±28",
+    }
+    first = "how many there are" if noise.numbers else "how many there are of each label"
+    opened = [(first, noise.counts), *((words[name], deviation) for name, deviation in noise.sums.items())]
+    said = [f"{what} (sd {deviation:.3g})" for what, deviation in opened]
+    if not noise.numbers:
+        said.append(f"pairs in order less those in disorder (sd {noise.order(1):.3g} times what a record is in at most)")
+    return ", ".join(said[:-1]) + f", and {said[-1]}"

@@ -1,0 +1,147 @@
+"""Masks of 16 bits of a matrix of bits, and what is computed with such matrices (:mod:`vfl_node.crypto.shares.cells`)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vfl_node.crypto.randomness import Randomness
+from vfl_node.crypto.shares.ring import Ring
+from vfl_node.crypto.shares.sizes import words_of
+from vfl_node.errors import DataError
+
+Narrow = NDArray[np.uint16]
+
+MASK_BITS = 16
+"""Bits of a cell's mask."""
+
+_CELLS_AT_ONCE = 1 << 22
+_KEPT_CELLS = 1 << 26  # so many masks are kept; of larger matrices they are made again for each product
+_EXACT_ROWS = 1 << 20  # sums of so many products of two numbers of 16 bits are exact in float64
+_LIMB_BITS = 16
+
+
+def slots_of(rows: int) -> int:
+    """How many slots a column has: more are needed with a probability below 1e-11."""
+    mean = rows / (1 << MASK_BITS)
+    return math.ceil(mean + 7 * math.sqrt(mean) + 8)
+
+
+@dataclass(frozen=True, eq=False)
+class CellMasks:
+    """The masks of one party's cells, which it and the dealer know.
+
+    Attributes:
+        seed: they are drawn from.
+        rows, width: of the matrix, n and W.
+    """
+
+    seed: Randomness
+    rows: int
+    width: int
+
+    def blocks(self) -> Iterator[tuple[int, Narrow]]:
+        """R, some rows at a time, with the first one's number."""
+        yield from self._kept if self.rows * self.width <= _KEPT_CELLS else self._draw()
+
+    def low_bits(self) -> Iterator[tuple[int, Ring]]:
+        """R modulo 2, likewise: uint64[rows, w], a row's bits packed into words."""
+        for start, stop in blocks_of(self.rows, self.width):
+            drawn = self.seed.derive(f"low {start}").uint64((stop - start) * words_of(self.width))
+            yield start, drawn.reshape(stop - start, -1)
+
+    @cached_property
+    def slots(self) -> NDArray[np.int64]:
+        """The rows of the rare cells, int64[slots, W]; −1 where none is needed.
+
+        Raises:
+            DataError: a column has more of them than slots (``E_CHANCE``).
+        """
+        found = [(start + row, column) for start, block in self.blocks() for row, column in [np.nonzero(block == 1)]]
+        rows, columns = (np.concatenate(each) for each in zip(*found, strict=True))
+        order = np.argsort(columns, kind="stable")
+        rows, columns = rows[order], columns[order]
+        place = np.arange(len(columns)) - np.searchsorted(columns, columns)
+        slots = np.full((slots_of(self.rows), self.width), -1, np.int64)
+        if place.max(initial=0) >= len(slots):
+            raise DataError(
+                "masks of columns came out as once in 10¹¹ trainings",
+                code="E_CHANCE",
+                hint="submit the job again as a new one",
+            )
+        slots[place, columns] = rows
+        return slots
+
+    @cached_property
+    def second(self) -> Ring:
+        """R′ of the slots, uint64[slots, W]."""
+        return self.seed.derive("second").uint64(slots_of(self.rows) * self.width).reshape(-1, self.width)
+
+    @cached_property
+    def _kept(self) -> list[tuple[int, Narrow]]:
+        return list(self._draw())
+
+    def _draw(self) -> Iterator[tuple[int, Narrow]]:
+        for start, low in self.low_bits():
+            count = len(low) * self.width
+            words = self.seed.derive(f"high {start}").uint64(-(-count // 4))
+            high = words.astype("<u8", copy=False).view("<u2")[:count].reshape(len(low), self.width)
+            yield start, (high & np.uint16(0xFFFE)) | _unpack_rows(low, self.width)
+
+
+def blocks_of(rows: int, width: int) -> Iterator[tuple[int, int]]:
+    """Where the blocks of a matrix begin and end."""
+    size = max(1, _CELLS_AT_ONCE // width)
+    return ((start, min(start + size, rows)) for start in range(0, rows, size))
+
+
+def multiply_narrow(blocks: Iterator[tuple[int, Narrow]], values: Ring, width: int) -> Ring:
+    """Xᵀ·v modulo 2⁶⁴, uint64[T, W], of a matrix of 16 bits in blocks of rows and numbers uint64[T, n].
+
+    Numbers are cut into four of 16 bits, whose products and sums are exact in float64.
+    """
+    count, total, rows = len(values), np.zeros((len(values), width), np.uint64), 0
+    sums = np.zeros((4 * count, width))
+    for start, block in blocks:
+        if rows + len(block) > _EXACT_ROWS:
+            total, sums, rows = total + _join_limbs(sums, count), np.zeros_like(sums), 0
+        part = values[:, start : start + len(block)]
+        limbs = [(part >> np.uint64(_LIMB_BITS * limb)) & np.uint64((1 << _LIMB_BITS) - 1) for limb in range(4)]
+        sums += np.concatenate(limbs).astype(np.float64) @ block.astype(np.float64)
+        rows += len(block)
+    return total + _join_limbs(sums, count)
+
+
+def _join_limbs(sums: NDArray[np.float64], count: int) -> Ring:
+    total = np.zeros((count, sums.shape[1]), np.uint64)
+    for limb in range(4):
+        total += sums[limb * count : (limb + 1) * count].astype(np.uint64) << np.uint64(_LIMB_BITS * limb)
+    return total
+
+
+def pack_rows(bits: NDArray[Any]) -> Ring:
+    """A row's bits in words, uint64[n, w] of 0 and 1 [n, W]."""
+    packed = np.zeros((len(bits), 8 * words_of(bits.shape[1])), np.uint8)
+    packed[:, : -(-bits.shape[1] // 8)] = np.packbits(bits.astype(np.uint8), axis=1, bitorder="little")
+    return packed.view("<u8").astype(np.uint64, copy=False)
+
+
+def _unpack_rows(words: Ring, width: int) -> NDArray[np.uint8]:
+    return np.unpackbits(words.astype("<u8", copy=False).view(np.uint8), axis=1, count=width, bitorder="little")
+
+
+def multiply_bits(rows: Ring, chosen: Ring) -> NDArray[np.uint8]:
+    """Products modulo 2 of packed rows: uint8[K, n] of uint64[n, w] and uint64[K, w]."""
+    made = np.empty((len(chosen), len(rows)), np.uint8)
+    for number, words in enumerate(chosen):
+        folded = np.bitwise_xor.reduce(rows & words, axis=1)
+        for shift in (32, 16, 8, 4, 2, 1):
+            folded ^= folded >> np.uint64(shift)
+        made[number] = folded.astype(np.uint8) & np.uint8(1)
+    return made
