@@ -10,10 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.data.tables import Table
-from vfl_node.export.loaded import LoadedHalf
+from vfl_node.data.identifiers import Identifiers
+from vfl_node.data.tables import CategoricalColumn, Column, DateColumn, NumericColumn, Table
+from vfl_node.export.loaded import LoadedHalf, failures
 from vfl_node.halves.graph import export_error
 from vfl_node.halves.half import OwnHalf
+from vfl_node.halves.probes import UNSEEN
+from vfl_node.settings.declared import kind_of
 
 BOUND = 1e-6
 """The largest difference, in units of the larger of 1 and the value. For predicted numbers the target's size stands for 1."""
@@ -66,6 +69,32 @@ def check_file(half: OwnHalf, model: bytes, own: Table | None) -> SelfCheck:
     difference, largest = (max(each) for each in zip(*found, strict=True))
     refuse_difference(difference, BOUND, "the file")
     return SelfCheck(0 if rows is None else len(rows), len(probes), difference, largest)
+
+
+def check_runs(loaded: LoadedHalf) -> None:
+    """Refuse a half of another party that does not give finite numbers of rows of empty and of usual cells.
+
+    Nobody here knows what it ought to give. Raises UsageError (``E_EXPORT``).
+    """
+    about, cells = loaded.about, np.array([np.nan, 1.0])
+    columns: dict[str, Column] = {}
+    for name, kind in ((name, kind_of(declared)) for name, declared in about.reads.items()):
+        if kind == "categorical":
+            columns[name] = CategoricalColumn(np.array([-1, 0]), (UNSEEN,))
+        else:
+            columns[name] = DateColumn(cells) if kind == "date" else NumericColumn(cells)
+    table = Table(Identifiers.from_items([b"text:0", b"text:1"]), columns)
+    try:
+        found = (
+            loaded.predicted(table, [np.zeros((2, about.width))] * len(about.others)) if about.predicts else loaded.part(table)
+        )
+        runs = found.shape[:1] == (2,) and (about.predicts or found.shape == (2, about.width)) and np.isfinite(found).all()
+    except tuple(failures()):
+        runs = False
+    if not runs:
+        raise export_error(
+            f"the half of {about.party} gives no numbers of two rows", "use none of it; ask its owner which software made it"
+        )
 
 
 def compare(half: OwnHalf, loaded: LoadedHalf, table: Table, most: float = np.inf) -> tuple[float, float]:
