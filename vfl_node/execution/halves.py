@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from vfl_node.configuration.registry import load
-from vfl_node.data.tables import ListColumn
 from vfl_node.errors import UsageError
 from vfl_node.estimate.memory import parameters, shape_of
 from vfl_node.execution.run import Run
@@ -22,7 +21,7 @@ WEIGHT_BYTES = 4
 
 
 def check_exportable(run: Run) -> None:
-    """Refuse a table of which no half can be handed over, before anything is aligned.
+    """Refuse a table of which no half can be handed over, before anything is aligned. A model that can be reads no lists.
 
     Raises:
         UsageError: what it has that no file can hold, with what to change (``E_EXPORT``).
@@ -30,10 +29,8 @@ def check_exportable(run: Run) -> None:
     Leaks: that it has something of the kind.
     """
     job, table, role = run.session.job, run.data.table, run.session.role
-    lists = [name for name, column in table.columns.items() if isinstance(column, ListColumn)]
     weights = max(parameters(trial, role, shape_of(table), run.session.policy.models) for trial in job.trials)
     refused = (
-        (bool(lists), f"column {lists[:1]} holds lists", "leave the column out of this node's data.columns"),
         (table.image is not None, "it has an image", "declare the pixels numeric"),
         (table.offsets is not None, "it has data.offset or data.exposure", "leave them out of this node's settings"),
         (weights * WEIGHT_BYTES > MOST_HALF_BYTES, f"its half has {weights:,} weights", "train smaller layers"),

@@ -19,7 +19,11 @@ from vfl_node.halves.probes import UNSEEN
 from vfl_node.settings.declared import kind_of
 
 BOUND = 1e-6
-"""The largest difference, in units of the larger of 1 and the value. For predicted numbers the target's size stands for 1."""
+"""The largest difference, in units of the larger of 1 and the value. For predicted numbers the target's size stands for 1.
+
+For what a party gives to the half that predicts, the largest encoded number of the row stands for 1 where it is larger: sums of
+large numbers in float32 lose as many more digits, also where they cancel. Of predicted counts the logarithms are compared.
+"""
 
 MOST_ROWS = 1000
 """Rows of a party's own table that are compared."""
@@ -108,17 +112,20 @@ def compare(half: OwnHalf, loaded: LoadedHalf, table: Table, most: float = np.in
     """
     expected, found = half.encoded(table), loaded.encoded(table)
     differences = [largest_difference(each, found[part]) for part, each in expected.items()]
-    tame = np.ones(len(table), dtype=np.bool_)
+    sizes = np.ones(len(table))
     for each in expected.values():
         if each.dtype.kind == "f":
-            tame &= (np.abs(each) <= most).all(axis=1)
-    rows = table.take(np.flatnonzero(tame))
+            sizes = np.maximum(sizes, np.abs(each).max(axis=1))
+    tame = np.flatnonzero(sizes <= most)
+    rows, unit = table.take(tame), half.unit * np.ones(1)
     if half.about.predicts:
         parts = made_up_parts(half, len(rows))
         result, said = half.predicted(rows, parts), loaded.predicted(rows, parts)
+        if half.about.task == "poisson":
+            result, said, unit = np.log(result), np.log(said), np.ones(1)
     else:
-        result, said = half.part(rows), loaded.part(rows)
-    return max([largest_difference(result, said, half.unit), *differences]), float(np.abs(result).max(initial=0.0))
+        result, said, unit = half.part(rows), loaded.part(rows), sizes[tame, None]
+    return max([largest_difference(result, said, unit), *differences]), float(np.abs(result).max(initial=0.0))
 
 
 def made_up_parts(half: OwnHalf, rows: int) -> Sequence[NDArray[Any]]:
@@ -129,7 +136,7 @@ def made_up_parts(half: OwnHalf, rows: int) -> Sequence[NDArray[Any]]:
     return [(size * draws.derive(name).normal((rows, half.about.width))).astype(dtype) for name in half.about.others]
 
 
-def largest_difference(expected: NDArray[Any], found: NDArray[Any], unit: float = 1.0) -> float:
+def largest_difference(expected: NDArray[Any], found: NDArray[Any], unit: float | NDArray[np.float64] = 1.0) -> float:
     """In units of the larger of ``unit`` and the expected value; infinite where the shapes differ or a number is none."""
     if expected.shape != found.shape or not (np.isfinite(expected).all() and np.isfinite(found).all()):
         return np.inf

@@ -106,7 +106,7 @@ def refuse(party: str, what: str) -> ProtocolError:
 
 
 def _authorise(action: int, first: str | None, second: str | None, *_: object) -> int:
-    read = action == sqlite3.SQLITE_READ
+    read = action == sqlite3.SQLITE_READ and (first or TABLE).startswith((TABLE, "step"))
     called = action == sqlite3.SQLITE_FUNCTION and second in FUNCTIONS
     return sqlite3.SQLITE_OK if read or called or action == sqlite3.SQLITE_SELECT else sqlite3.SQLITE_DENY
 

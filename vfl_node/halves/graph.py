@@ -21,7 +21,8 @@ ML = "ai.onnx.ml"
 
 _PLAIN = (
     "Abs Add BatchNormalization Cast Clip Concat Div Equal Exp Floor Gather Gemm GreaterOrEqual Identity IsNaN "
-    "LayerNormalization Less Log MatMul Max Min Mod Mul Neg ReduceSum Relu Reshape Round Sigmoid Sign Sin Slice Softmax Sqrt Sub Where"
+    "LayerNormalization Less Log MatMul Max Min Mod Mul Neg ReduceSum Relu Reshape Round Sigmoid Sign Sin Slice "
+    "Softmax Sqrt Sub Where"
 )
 
 OPERATORS = frozenset({("LabelEncoder", ML), *((kind, "") for kind in _PLAIN.split())})
