@@ -22,7 +22,8 @@ BOUND = 1e-6
 """The largest difference, in units of the larger of 1 and the value. For predicted numbers the target's size stands for 1.
 
 For what a party gives to the half that predicts, the largest encoded number of the row stands for 1 where it is larger: sums of
-large numbers in float32 lose as many more digits, also where they cancel. Of predicted counts the logarithms are compared.
+large numbers in float32 lose as many more digits, also where they cancel. Of predicted counts the logarithms are compared in the
+same way, as their errors are those of sums of such numbers.
 """
 
 MOST_ROWS = 1000
@@ -122,7 +123,8 @@ def compare(half: OwnHalf, loaded: LoadedHalf, table: Table, most: float = np.in
         parts = made_up_parts(half, len(rows))
         result, said = half.predicted(rows, parts), loaded.predicted(rows, parts)
         if half.about.task == "poisson":
-            result, said, unit = np.log(result), np.log(said), np.ones(1)
+            sizes = np.max([sizes[tame], *(np.abs(part).max(axis=1) for part in parts)], axis=0)
+            result, said, unit = np.log(result), np.log(said), sizes
     else:
         result, said, unit = half.part(rows), loaded.part(rows), sizes[tame, None]
     return max([largest_difference(result, said, unit), *differences]), float(np.abs(result).max(initial=0.0))
