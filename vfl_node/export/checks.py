@@ -22,8 +22,8 @@ BOUND = 1e-6
 """The largest difference, in units of the larger of 1 and the value. For predicted numbers the target's size stands for 1.
 
 For what a party gives to the half that predicts, the largest encoded number of the row stands for 1 where it is larger: sums of
-large numbers in float32 lose as many more digits, also where they cancel. Of predicted counts the logarithms are compared in the
-same way, as their errors are those of sums of such numbers.
+large numbers in float32 lose as many more digits, also where they cancel. Of predicted counts the logarithms are
+compared in the same way: their errors are those of such sums.
 """
 
 MOST_ROWS = 1000

@@ -225,8 +225,8 @@ class TrainerConfig(Frozen):
         if not self.parts.exported:
             able = [name for name, config in TRAINERS.usable() if config.parts.exported]
             raise ValueError(
-                f"export: halves of train.algorithm: {self.algorithm} cannot be exported: say {' or '.join(able)}, or leave "
-                "export out"
+                f"export: halves of train.algorithm: {self.algorithm} cannot be exported: train by one of {', '.join(able)}, "
+                "or leave export out"
             )
 
     def make_plan(
