@@ -376,7 +376,7 @@ def test_each_owner_must_allow_it() -> None:
 @pytest.mark.parametrize(
     ("keys", "said"),
     [
-        ({}, "export hands over halves of a trained model, and the job trains none"),
+        ({}, "export hands over halves of a model, and the job trains none: say train"),
         ({"train": {"algorithm": "hidden"}}, "say train.reveal: owners"),
         ({"train": {"model": "cnn"}}, "say mlp or wide_deep"),
         ({"train": {"missing": {"calibration": "test", "labels": "neighbors"}}}, "another strategy for labels"),

@@ -17,7 +17,7 @@ EXCHANGE = "vfl_node.export.joint:exchange"
 """What sends and receives halves; it is loaded by jobs that do so."""
 
 WEIGHT_BYTES = 4
-"""Of the smallest kind of weight in a file."""
+"""What the smallest kind of weight takes in a file."""
 
 
 def check_exportable(run: Run) -> None:

@@ -146,7 +146,7 @@ class Job(Frozen):
         if self.export:
             self.export.check(self.parties)
             if not self.train:
-                raise ValueError(f"export hands over halves of a trained model, and {self._trained_here}")
+                raise ValueError("export hands over halves of a model, and the job trains none: say train, or leave export out")
             self.train.check_export()
         for key, why in _OF_A_MODEL.items():
             if getattr(self.evaluate, key) and not (self.train and key in self.train.traits.measures):

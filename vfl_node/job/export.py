@@ -11,9 +11,6 @@ from vfl_node.job.names import Name
 from vfl_node.job.parties import Parties
 from vfl_node.ledger import Declaration, Disclosure
 
-HALF, LABEL_MODEL = "half", "label model"
-"""Keywords of the ledger: a half as a file, and one that predicts the label."""
-
 
 class Export(Frozen):
     """After training each party gives its half of the model to one of them, as a file."""
@@ -39,17 +36,17 @@ class Export(Frozen):
         (name,) = parties.members(self.joint)
         return name
 
-    def declare(self, parties: Parties, label_holder: str | None) -> Iterator[Declaration]:
-        """What the receiver learns, as it is said before the job. ``label_holder``: the role whose half predicts."""
-        receiver = self.receiver(parties)
-        for name in parties.others(receiver):
-            yield Declaration(receiver, HALF, _tell_half(name, receiver))
-            if name in parties.members(label_holder or ""):
-                yield Declaration(receiver, LABEL_MODEL, _tell_label_model(name))
-
     def disclose(self, parties: Parties, label_holder: str | None) -> tuple[Disclosure, ...]:
-        """The same as it is said in the report."""
-        return tuple(Disclosure(each.what, 1, each.bound) for each in self.declare(parties, label_holder))
+        """What the receiver learns, for reports. ``label_holder``: the role whose half predicts."""
+        receiver = self.receiver(parties)
+        told = tuple(Disclosure("half", 1, _tell_half(name, receiver)) for name in parties.others(receiver))
+        predicting = set(parties.others(receiver)) & set(parties.members(label_holder or ""))
+        return told + tuple(Disclosure("label model", 1, _tell_label_model(name)) for name in predicting)
+
+    def declare(self, parties: Parties, label_holder: str | None) -> Iterator[Declaration]:
+        """The same as it is said before the job."""
+        for each in self.disclose(parties, label_holder):
+            yield Declaration(self.receiver(parties), each.what, each.text)
 
 
 def _tell_half(name: str, receiver: str) -> str:

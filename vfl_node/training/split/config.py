@@ -208,10 +208,10 @@ class Train(NetworkConfig):
                 f"export: a half of train.model: {self.model} cannot be exported: say {' or '.join(EXPORTED_MODELS)}, or leave "
                 "export out"
             )
-        if self.missing.calibration == "test" and self.missing.labels == "neighbors":
+        if self.missing.calibration == "test" and not self.missing.label_strategy.exported:
             raise ValueError(
-                "export: a half with missing.calibration: test and missing.labels: neighbors cannot be exported: say another "
-                "strategy for labels, or leave export out"
+                f"export: a half with missing.calibration: test and missing.labels: {self.missing.labels} cannot be exported: "
+                "say another strategy for labels, or leave export out"
             )
 
     def check_here(self, models: Mapping[str, str]) -> None:
