@@ -289,7 +289,7 @@ def test_readers_of_every_format_read_the_same_rows(tmp_path: Path) -> None:
     text = ran("-m", "benchmarks.readers", "--rows", "2000", "--base-rows", "1000", "--out", out)
     results = json.loads(out.read_text())
     assert {name: result["rows"] for name, result in results.items()} == dict.fromkeys(results, 2000) | {"row by row": 1000}
-    assert len(results) == 9 == len(text.splitlines()) - 2
+    assert len(results) == 11 == len(text.splitlines()) - 2
     assert all(result["cpu_s"] > 0 and result["peak_bytes"] > 0 for result in results.values())
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import AsyncExitStack
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,9 +15,10 @@ from safetensors.numpy import load_file
 from tests.node.test_reuse import Kept
 from tests.node.test_trainings import NOISY, ROLES, Tap
 from vfl_node.configuration.models import parse
-from vfl_node.errors import PeerLost, PolicyError, UsageError
+from vfl_node.errors import PeerLost, PolicyError, ProtocolError, UsageError
 from vfl_node.estimate.memory import check_steps, frame_bytes, need
 from vfl_node.execution.folder import JobFolder
+from vfl_node.execution.sweep import DueStep, TrialStep, due, tell_kept
 from vfl_node.job import Job, parse_job
 from vfl_node.job.costs import TableShape
 from vfl_node.node.partners import Partner
@@ -23,6 +27,8 @@ from vfl_node.privacy.defences.dp import epsilon
 from vfl_node.settings.limits import Limits
 from vfl_node.settings.node import Data, Settings
 from vfl_node.training.split.prediction import SplitModel
+from vfl_node.training.trainer import Tried
+from vfl_node.transport.generated.vfl.v1.training_pb2 import TrialEnd
 
 HEAD = "name: demo\nparties: {active: clinic, passive: lab}\n"
 MANY = ("epochs", "batch_size", "patience", "warmup_steps")
@@ -34,6 +40,13 @@ evaluate: {test_fraction: 0.2, validation_fraction: 0.2}
 serve: {to: both, batch_size: 16}
 sweep: {over: {learning_rate: [0.0001, 0.03], bottom: [[3], [6]]}}
 """
+
+
+HALVING = SWEEP.replace("epochs: 2", "epochs: 8, patience: 8").replace(
+    "sweep: {over: {learning_rate: [0.0001, 0.03], bottom: [[3], [6]]}}",
+    "sweep: {by: halving, eta: 2, over: {learning_rate: [0.0001, 0.03, 0.003], batch_size: [32, 48]}}",
+)
+"""Six trials of an epoch, three of two, two of four, and one of eight."""
 
 
 class Trials(Kept):
@@ -102,10 +115,12 @@ def test_the_best_by_validation_is_measured_once(trials: Trials) -> None:
         SplitModel.load(model.stored)
 
 
-def test_bytes_are_those_of_a_run_that_nobody_disturbed(trials: Trials) -> None:
-    text = SWEEP.replace("bottom: [[3], [6]]", "batch_size: [32, 48]")
+@pytest.mark.parametrize(
+    "text", [SWEEP.replace("bottom: [[3], [6]]", "batch_size: [32, 48]"), HALVING], ids=["grid", "halving"]
+)
+def test_bytes_are_those_of_a_run_that_nobody_disturbed(trials: Trials, text: str) -> None:
     undisturbed: list[Any] | None = None
-    for place in (0, 25, 45):
+    for place in (0, 25, 45, 60, 75) if text == HALVING else (0, 25, 45):
         trials.last = trials.series = place
         if place:
             assert any(isinstance(each, PeerLost) for each in trials.run("job", text))
@@ -114,12 +129,66 @@ def test_bytes_are_those_of_a_run_that_nobody_disturbed(trials: Trials) -> None:
             assert trials.run("job", text, attempt=2) == [None, None]
         else:
             assert trials.run("job", text) == [None, None]
-            assert len(trials.sent) > 50
+            assert len(trials.sent) > (80 if text == HALVING else 50)
         found = weights(trials, "job")
         undisturbed = undisturbed or found
         for before, after in zip(undisturbed, found, strict=True):
             assert before.keys() == after.keys()
             assert all(np.array_equal(before[key], after[key]) for key in before)
+
+
+def test_halving_keeps_the_best_of_each_rung(trials: Trials) -> None:
+    """The one that is left has the weights that it has where all trials train to their end."""
+    assert trials.run("job", HALVING) == [None, None]
+    ours, theirs = trials.trials("job"), trials.trials("job", "lab")
+    assert sorted(each["epochs"] for each in ours) == [1, 1, 1, 2, 4, 8]
+    assert [(each["epochs"], each["chosen"]) for each in ours] == [(each["epochs"], each["chosen"]) for each in theirs]
+    (best,) = [each for each in ours if each["chosen"]]
+    assert best["epochs"] == 8
+    trials.series = 1
+    assert trials.run("job", HALVING.replace("by: halving, eta: 2, ", "")) == [None, None]
+    same = [each for each in trials.trials("job") if each["setting"] == best["setting"]]
+    assert [each | {"chosen": True} for each in same] == [best]
+
+
+def test_noise_is_counted_for_the_epochs_that_trials_were_to_train(trials: Trials) -> None:
+    assert trials.run("job", HALVING, clinic=NOISY) == [None, None]
+    privacy = trials.report("job")["training"]["split"]["label_privacy"]
+    assert privacy["epsilon_together"] == pytest.approx(epsilon(3.0, privacy["delta"], 8 + 4 + 2 + 3 * 1))
+
+
+@pytest.mark.parametrize("kept", [[], [2], [1, 2], [2, 3], [3]])
+def test_another_choice_than_is_due_is_refused(kept: list[int]) -> None:
+    """Trial 3 ends where trial 1 was kept and one is kept: it is 1 or 3."""
+
+    async def told(_: Any) -> TrialEnd:
+        return TrialEnd(trial=3, kept=kept)
+
+    job = parse(HEAD + SWEEP, Job, source="job")
+    peer = SimpleNamespace(receive=told, peer="clinic")
+    session: Any = SimpleNamespace(job=job, role="passive", peer=peer, phase=lambda _: AsyncExitStack())
+    step = DueStep(trial=2, until=None, before=None, candidates=(0,), waiting=(), keeps=1)
+    answer = tell_kept(session, step, {})
+    if kept == [3]:
+        assert asyncio.run(answer) == (2,)
+    else:
+        with pytest.raises(ProtocolError, match="kept another number"):
+            asyncio.run(answer)
+
+
+def test_halving_gives_more_epochs_to_fewer_trials() -> None:
+    job = parse(HEAD + HALVING, Job, source="job")
+    assert job.sweep
+    assert job.sweep.rungs(8) == ((6, 1), (3, 2), (2, 4), (1, 8))
+    assert job.sweep.rungs(2) == ((6, 1), (1, 2)), "rungs of no epoch are left out"
+    assert job.add_trials([8] * 6) == 8 + 4 + 2 + 3 * 1
+    assert job.add_trials([8, 80, 8, 8, 8, 8]) == 80 + 4 + 2 + 3 * 1, "the largest may be the one that is kept"
+    done: list[TrialStep] = []
+    while step := due(job, done):
+        kept = sorted({*step.candidates, step.trial}, reverse=True)[: step.keeps]  # the later, the better
+        done.append(TrialStep(step.trial, Tried(1, 1), tuple(sorted(kept))))
+    assert [step.trial for step in done] == [0, 1, 2, 3, 4, 5, 3, 4, 5, 4, 5, 5]
+    assert done[-1].kept == (5,)
 
 
 def test_each_trial_counts_and_all_are_set_aside_before_anything_is_sent(trials: Trials) -> None:
@@ -177,6 +246,9 @@ def test_the_largest_trial_and_all_steps_count_towards_limits() -> None:
             "trial 2 .* is no training: train.learning_rate: Input should be greater than 0",
         ),
         ("{over: {epochs: [1, 2], batch_size: [32, 64]}, by: drawn, trials: 5}", "", "trials, of 2 to 4"),
+        ("{over: {epochs: [1, 2]}, by: halving}", "", "leave epochs out of over"),
+        ("{over: {batch_size: [1, 2]}, by: halving, trials: 3}", "", "more than the 2 combinations"),
+        ("{over: {batch_size: [1, 2]}, eta: 2}", "", "eta is for by: halving"),
         ("{over: {epochs: [1, 2, 3, 4, 5, 6, 7, 8, 9], batch_size: [1, 2, 3, 4, 5, 6, 7, 8]}}", "", "72 combinations"),
         (f"{{over: {{{', '.join(f'{key}: {list(range(1, 12))}' for key in MANY)}}}, by: drawn, trials: 9}}", "", "14641 comb"),
         ("{over: {epochs: [1, 2]}}", "evaluate: {validation_fraction: 0}\n", "set evaluate.validation_fraction"),

@@ -177,7 +177,7 @@ def check_limits(
 
 def check_steps(job: Job, rows: int, limits: Limits) -> None:
     """Refuse a job that would train for longer than this owner allows over ``rows`` shared rows, or more (``E_POLICY``)."""
-    steps = sum(plan.steps(job.evaluate, rows) for each in job.trials if (plan := plan_training(each)))
+    steps = job.add_trials(plan.steps(job.evaluate, rows) for each in job.trials if (plan := plan_training(each)))
     _check_at_most(steps, limits.size.steps, "training steps", "size.steps")
 
 

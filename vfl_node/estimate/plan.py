@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
+from typing import Any
 
 from vfl_node.alignment.sizes import announced_count
 from vfl_node.errors import UsageError, VflError
@@ -184,7 +185,7 @@ def training_cost(
     common: int | None = None,
     columns: tuple[int, ...] = (),
 ) -> TrainingCost | None:
-    """What the job's training takes over so many shared ``rows`` of an alignment, or all trials of a sweep together.
+    """What the job's training takes over so many shared ``rows`` of an alignment, or all trials of a sweep together, at most.
 
     None where nothing is known of it.
 
@@ -205,7 +206,8 @@ def training_cost(
     if first is None or not others:
         return first
     summed = ("steps", "active_bytes", "passive_bytes", "coordinator_bytes")
-    return replace(first, **{name: sum(getattr(each, name) for each in (first, *others) if each) for name in summed})
+    every: dict[str, Any] = {name: job.add_trials(getattr(each, name) for each in (first, *others) if each) for name in summed}
+    return replace(first, **every)
 
 
 def computing(plan: Plan, spec: AlignmentSpec, records: Records, rows: int) -> Computing | None:

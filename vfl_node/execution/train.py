@@ -53,7 +53,7 @@ async def play(run: Run) -> None:
     if not folder.whole:
         _reserve(run)
     checkpoints = FileCheckpoints(folder.checkpoints)
-    trials = session.job.sweep and SweepTrials(folder, len(session.job.sweep.settings()))
+    trials = session.job.sweep and SweepTrials(folder)
     points = [ALIGNED, *(trials.points() if trials else checkpoints.names())] if folder.load_alignment(session.others) else []
     if folder.whole:
         points.append(KEPT)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+import operator
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, cast
 
@@ -193,6 +194,11 @@ class Job(Frozen):
     def trials(self) -> tuple[Job, ...]:
         """The jobs of all trials of the sweep; without one the job alone."""
         return tuple(map(self.trial, range(len(self.sweep.settings())))) if self.sweep else (self,)
+
+    def add_trials(self, each: Iterable[int]) -> int:
+        """What all trials take together at most, where each would take so much if it trained all its epochs."""
+        shares = self.sweep.shares(getattr(self.train, "epochs", 1)) if self.sweep else [1.0]
+        return round(sum(map(operator.mul, sorted(each, reverse=True), shares)))
 
     def _check_split(self) -> None:
         """Refuse ``evaluate.hold_out`` where it would tell too much, or there is no order of all rows."""

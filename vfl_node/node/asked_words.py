@@ -134,8 +134,9 @@ def _list_steps(job: Job) -> Iterator[str]:
     times = f", at most {_count(max(rounds), job.train.traits.unit)}" if max(rounds) else ""
     yield f"A model ({job.train.algorithm}) learns to predict the label of {_label_holder(job)}{times}."
     if job.sweep:
-        total = f", with {_count(sum(rounds), job.train.traits.unit)} at most" if max(rounds) else ""
-        yield f"That is done in {len(trainings)} trainings with different settings{total}. Validation rows choose one model."
+        total = f", with {_count(job.add_trials(rounds), job.train.traits.unit)} at most" if max(rounds) else ""
+        chosen = "one model, and after each part which of them go on" if job.sweep.by == "halving" else "one model"
+        yield f"That is done in {len(trainings)} trainings with different settings{total}. Validation rows choose {chosen}."
     if start := getattr(job.train, "start_from", None):
         yield f"Training goes on from the model of job {start}."
     told = "All parties get the metrics" if evaluate.share_with_passive else f"{parties.active} gets the metrics"

@@ -252,10 +252,16 @@ class Trainer(ABC):
         Leaks: what the result's ``disclosures`` say.
         """
 
-    async def try_out(self, session: Session, data: TrainingData, checkpoints: Checkpoints, resume: str | None) -> Tried:
+    async def try_out(
+        self, session: Session, data: TrainingData, checkpoints: Checkpoints, resume: str | None, until: int | None
+    ) -> Tried:
         """A trial of a sweep: as :meth:`run`, up to where the held-out rows would be measured, which they are not.
 
-        :meth:`run`, begun with the last checkpoint, does the rest.
+        Begun with the last checkpoint, it goes on, and :meth:`run` does the rest.
+
+        Args:
+            session, data, checkpoints, resume: as :meth:`run`.
+            until: the epoch, from 1, after which it stops if training does not end before; None: it trains to its end.
         """
         raise NotImplementedError(f"{type(self).__name__} tries no settings")
 

@@ -140,7 +140,7 @@ BOUNDS: dict[type[Message], FieldBound] = {
     training_pb2.LinkedEmbeddings: BULK,
     training_pb2.Scores: BULK,
     training_pb2.EpochEnd: FieldBound(64),
-    training_pb2.TrialEnd: FieldBound(64),
+    training_pb2.TrialEnd: FieldBound(128, {"kept": 64}),
     training_pb2.Shared: FieldBound(16 << 20),
     training_pb2.Features: FieldBound(256),
     training_pb2.Encrypted: FieldBound(128),

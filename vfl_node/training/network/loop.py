@@ -33,6 +33,7 @@ batches.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
@@ -81,7 +82,7 @@ async def train(
     traffic: Sequence[Traffic],
     halves: Halves,
     *,
-    measures: bool = True,
+    until: float | None = None,
 ) -> Journal:
     """Run the loop at this party; all data parties run it in step.
 
@@ -92,7 +93,8 @@ async def train(
         resume_from: name of a checkpoint that all data parties hold, or None to begin.
         traffic: one counter for each peer; the bytes of each epoch are read from them.
         halves: the network to train.
-        measures: whether held-out rows are measured at the end; else the journal is that of the last epoch.
+        until: the epoch after which it stops if it does not end before, without having measured held-out rows; None: they are
+            measured at the end.
 
     Raises:
         VflError: this party's or a peer's error.
@@ -136,14 +138,14 @@ async def train(
             if before and is_due(journal.pretrained, pretraining.epochs, trained):
                 journal.save(checkpoints, half, schedule.fingerprint)
         with _count_if_broken_off(half):
-            while not journal.is_over(section.epochs):
+            while not journal.is_over(section.epochs) and journal.epoch < (until or math.inf):
                 batches = schedule.batches(repeat, journal.epoch, training, section.batch_size)
                 await _epoch(session, half, journal, traffic, batches, cut(validation, section.batch_size))
-                last = journal.epoch if journal.is_over(section.epochs) else section.epochs
+                last = journal.epoch if journal.is_over(section.epochs) or journal.epoch == until else section.epochs
                 if is_due(journal.epoch, last, trained):
                     _complete(session, half, journal)
                     journal.save(checkpoints, half, schedule.fingerprint)
-            if not measures:
+            if until:
                 for attachment in half.attachments:
                     attachment.break_off()
                 return journal

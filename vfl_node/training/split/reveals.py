@@ -23,13 +23,13 @@ def declare(job: Job) -> Iterator[Declaration]:
         trials = len(job.sweep.settings())
         yield Declaration(active, "sweep", f"which of {trials} settings is the best, by the loss of its own labels")
         for name in passive:
-            text = f"after each of {trials} trainings whether it suits {active}'s labels best so far"
+            text = f"after each of {trials} trainings, or a part of it, which of them suit {active}'s labels best so far"
             yield Declaration(name, "sweep", text)
 
 
 def _times(job: Job) -> str:
     """How often a row is sent in training at most, in all trials of a sweep together."""
-    count = job.evaluate.repeats * sum(Train.section_of(each).epochs for each in job.trials)
+    count = job.evaluate.repeats * job.add_trials(Train.section_of(each).epochs for each in job.trials)
     return f"{count:,} times" if count > 1 else "once"
 
 

@@ -12,6 +12,7 @@ What each party learns: disclosures.py, and docs/explanations/training/split.md.
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import asdict
 from functools import partial
 from itertools import chain
@@ -95,20 +96,23 @@ class SplitTrainer(Trainer):
             journal = await train(session, data, checkpoints, resume, traffic, _halves(session))
             return await (_active if session.role == "active" else _passive)(session, data, journal)
 
-    async def try_out(self, session: Session, data: TrainingData, checkpoints: Checkpoints, resume: str | None) -> Tried:
+    async def try_out(
+        self, session: Session, data: TrainingData, checkpoints: Checkpoints, resume: str | None, until: int | None
+    ) -> Tried:
         """As the base. Raises, and leaks: as :meth:`run`, but for embeddings of held-out rows, which are not sent."""
-        _count_labels(session, data)
+        _count_labels(session, data, until)
         async with session.phase("train") as traffic:
-            journal = await train(session, data, checkpoints, resume, traffic, _halves(session), measures=False)
+            journal = await train(session, data, checkpoints, resume, traffic, _halves(session), until=until or math.inf)
         assert journal.stopping
         best = journal.epochs[journal.stopping.best - 1]
         return Tried(journal.stopping.epoch, journal.stopping.best, best.validation_loss, best.validation_auc)
 
 
-def _count_labels(session: Session, data: TrainingData) -> None:
+def _count_labels(session: Session, data: TrainingData, until: int | None = None) -> None:
     """Before anything leaves that depends on a label, count what will: a job that is broken off counts, too."""
     if session.role == "active":
-        _label_privacy(session, data, session.job.evaluate.repeats * Train.section_of(session.job).epochs)
+        epochs = Train.section_of(session.job).epochs
+        _label_privacy(session, data, session.job.evaluate.repeats * min(epochs, until or epochs))
 
 
 def _halves(session: Session) -> Halves:

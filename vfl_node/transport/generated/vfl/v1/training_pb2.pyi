@@ -83,12 +83,12 @@ class EpochEnd(_message.Message):
     def __init__(self, epoch: _Optional[int] = ..., improved: bool = ..., last: bool = ...) -> None: ...
 
 class TrialEnd(_message.Message):
-    __slots__ = ("trial", "best")
+    __slots__ = ("trial", "kept")
     TRIAL_FIELD_NUMBER: _ClassVar[int]
-    BEST_FIELD_NUMBER: _ClassVar[int]
+    KEPT_FIELD_NUMBER: _ClassVar[int]
     trial: int
-    best: bool
-    def __init__(self, trial: _Optional[int] = ..., best: bool = ...) -> None: ...
+    kept: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, trial: _Optional[int] = ..., kept: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Shared(_message.Message):
     __slots__ = ("json",)
