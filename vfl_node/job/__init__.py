@@ -145,10 +145,7 @@ class Job(Frozen):
         if self.serve and not (self.train and self.train.parts.serving):
             raise ValueError(f"serve keeps a trained model for predictions, and {self._trained_here}")
         if self.export:
-            self.export.check(self.parties)
-            if not self.train:
-                raise ValueError("export hands over halves of a model, and the job trains none: say train, or leave export out")
-            self.train.check_export()
+            self.export.check(self)
         for key, why in _OF_A_MODEL.items():
             if getattr(self.evaluate, key) and not (self.train and key in self.train.traits.measures):
                 raise ValueError(f"evaluate.{key} {why}, and {self._trained_here}")
@@ -336,7 +333,6 @@ __all__ = [
     "Align",
     "Evaluate",
     "Expected",
-    "Export",
     "IdForm",
     "Job",
     "JobId",

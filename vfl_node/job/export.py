@@ -9,6 +9,7 @@ from pydantic import Field
 from vfl_node.configuration.models import Frozen
 from vfl_node.job.names import Name
 from vfl_node.job.parties import Parties
+from vfl_node.job.training import TrainingJob
 from vfl_node.ledger import Declaration, Disclosure
 
 
@@ -20,9 +21,9 @@ class Export(Frozen):
         "a party by its name. Each owner must allow it (allow_joint_export)"
     )
 
-    def check(self, parties: Parties) -> None:
-        """Raises ValueError unless one party with data is meant, and all others have a conversation with it."""
-        named = parties.members(self.joint)
+    def check(self, job: TrainingJob) -> None:
+        """Raises ValueError unless one party with data is meant, the others meet it, and halves of the model can be files."""
+        parties, named = job.parties, job.parties.members(self.joint)
         if not named:
             raise ValueError(f"export.joint: {self.joint} is none of active, passive and the data parties")
         if len(named) > 1 or (len(parties.passive) > 1 and named[0] in parties.passive):
@@ -30,6 +31,9 @@ class Export(Frozen):
                 "export.joint: with several passive parties the halves go to the active one, with which all of them have a "
                 "conversation: say export: {joint: active}"
             )
+        if not job.train:
+            raise ValueError("export hands over halves of a model, and the job trains none: say train, or leave export out")
+        job.train.check_export()
 
     def receiver(self, parties: Parties) -> str:
         """Name of the party that gets the halves."""
