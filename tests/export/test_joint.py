@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,14 +14,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.declared import leaving_out, undeclared
 from tests.export.needs import needs_onnx
 from tests.export.test_taken_away import tables
 from tests.export.worlds import a_job, mixed_table, regression_half, split_half
-from vfl_node import Result, run
-from vfl_node.errors import PolicyError, ProtocolError, UsageError
+from vfl_node import Result, load, run
+from vfl_node.errors import PolicyError, ProtocolError, StateError, UsageError
 from vfl_node.execution.allowed import check_allowed
+from vfl_node.execution.outcome import JobOutcome
 from vfl_node.export import card, checks, joint
 from vfl_node.export.exporting import list_files, to_onnx
+from vfl_node.export.folders import job_in
 from vfl_node.export.joining import score_jointly
 from vfl_node.export.loaded import LoadedHalf
 from vfl_node.export.received import check_card, check_model, check_sql
@@ -29,6 +33,7 @@ from vfl_node.halves.half import About, OwnHalf
 from vfl_node.job import Job
 from vfl_node.process import failpoints
 from vfl_node.settings.node import Settings
+from vfl_node.trust import manifest
 
 SPLIT = {"bottom": [8, 4], "active_bottom": [4], "top": [4], "epochs": 1}
 LOGISTIC = {"algorithm": "logistic", "iterations": 2, "key_bits": 2048}
@@ -92,6 +97,40 @@ def test_the_halves_in_one_place_say_what_the_product_says(way: str, arrived: An
         assert "half" in told[receiver]
         assert "half" not in told[party]
         assert report["phases"]["export"]["bytes_sent" if report["party"] == party else "bytes_received"] > len(files["onnx"])
+
+
+@needs_onnx
+def test_what_is_learnt_was_declared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    train(*WAYS["split, to the passive party"], tmp_path)
+    report = json.loads((tmp_path / "lab" / "report.json").read_text())
+    job = job_in(report)
+    learnt = {name: [SimpleNamespace(**entry) for entry in entries] for name, entries in report["learnt"].items()}
+    assert undeclared(job, learnt) == set()
+    bound = next(each.bound for each in manifest.declare(job, None) if each.what == "half")
+    assert "cells of its table" in bound
+    assert "lab predicts any record any number of times: no budget of predictions counts it" in bound
+    declare = manifest.declare
+    for what in ("half", "label model"):  # the control: without one declaration it is seen
+        monkeypatch.setattr(manifest, "declare", lambda *jobs, what=what: leaving_out(what, declare(*jobs)))
+        assert undeclared(job, learnt) == {("lab", what)}
+
+
+@needs_onnx
+def test_what_has_arrived_is_written_as_an_export_would(arrived: Any, tmp_path: Path) -> None:
+    train(*WAYS["logistic"], tmp_path / "out")
+    outcome = JobOutcome(tmp_path / "job")
+    outcome.artefacts.mkdir(parents=True)
+    for ending, content in arrived[0][2].items():
+        (outcome.artefacts / joint.name_file("lab", ending)).write_bytes(content)
+    outcome.seal()
+    written = joint.write_received(outcome, "lab", tmp_path / "lab")
+    assert [path.name for path in written] == ["lab.onnx", "card.json", "lab.sql"]
+    assert all(path.stat().st_mode & 0o777 == 0o600 for path in written)
+    assert load(tmp_path / "lab" / "lab.onnx").embed(tables()[1]).shape == (300, 1)
+    stored = outcome.artefacts / "half-lab.onnx"
+    stored.write_bytes(stored.read_bytes()[:-1])
+    with pytest.raises(StateError, match=r"half-lab\.onnx"):
+        joint.write_received(outcome, "lab", tmp_path / "lab")
 
 
 @needs_onnx

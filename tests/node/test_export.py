@@ -54,13 +54,16 @@ def test_a_job_brings_both_halves_to_one_node_if_both_owners_allow_it(federation
     for name in ("clinic", "lab"):  # nothing was aligned, so nothing counts
         assert not (federation.job_folder(name, refused) / "alignment").exists()
     federation.kill("lab")
-    federation.configure("lab", everyone={"allow_joint_export": True})
+    federation.configure("lab", everyone={"allow_joint_export": True, "budgets": {"trainings": 1}})
     federation.start("lab")
     job_id = federation.submit(JOINT)
     for name in ("clinic", "lab"):
         assert federation.end(name, job_id)["state"] == "done", federation.log(name)[-3000:]
         learnt = federation.report(name, job_id)["learnt"]
         assert [entry["what"] for entry in learnt["clinic"]].count("half") == 1
+    again = federation.submit(JOINT)  # halves that are handed over count, and a training over psi does not
+    assert federation.end("lab", again)["error"]["code"] == "E_BUDGET"
+    assert federation.end("clinic", federation.submit(JOB.replace("epochs: 2", "epochs: 1")))["state"] == "done"
     at_lab = CliRunner().invoke(app, export(federation, "lab", job_id, tmp_path))
     assert isinstance(at_lab.exception, PolicyError)  # it gets none, and allow_export is another word
     at_clinic = CliRunner().invoke(app, export(federation, "clinic", job_id, tmp_path))
