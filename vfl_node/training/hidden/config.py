@@ -211,6 +211,15 @@ class Hidden(TrainerConfig):
                 "learning_rate, too, which public rules set; or say epsilon: null"
             )
 
+    def check_export(self) -> None:
+        """As the base: weights that stay in shares are in no half."""
+        super().check_export()
+        if self.reveal != "owners":
+            raise ValueError(
+                "export: with train.reveal: none the weights stay in shares, and no party has a half: say train.reveal: "
+                "owners, or leave export out"
+            )
+
     def check(self, job: TrainingJob) -> None:
         """As the base: one split, and no metrics that tell what dummies hide."""
         evaluate = job.evaluate
