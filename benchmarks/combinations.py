@@ -41,6 +41,7 @@ WORDS: Mapping[bool | str, str] = {True: "yes", False: "no", "yes or no": "yes o
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "`serve`": {"serve": {"to": "active"}},
+    "`export`": {"export": {"joint": "active"}},
     "`evaluate.repeats: 2`": {"evaluate": {"repeats": 2}},
     "`evaluate.validation_fraction`": {"evaluate": {"validation_fraction": 0.1}},
     "`evaluate.hold_out`": {"evaluate": {"hold_out": {"last": 0.2}}},

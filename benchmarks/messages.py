@@ -85,6 +85,8 @@ KINDS = {
     "split": SPLIT + "evaluate: {share_with_passive: true}",
     "split, validation": SPLIT + "evaluate: {validation_fraction: 0.2}",
     "split, sweep": SPLIT + "evaluate: {validation_fraction: 0.2}\nsweep: {over: {learning_rate: [0.001, 0.01]}}",
+    "split, halves": SPLIT + "export: {joint: active}",
+    "split, halves to the passive party": SPLIT + "export: {joint: passive}",
     "split, last rows": f"align: {{protocol: psi}}\n{SPLIT}evaluate: {{hold_out: {{last: 0.2}}}}",
     "split, projections": "align: {protocol: psi}\n" + SPLIT.replace("}", ", unaligned: {method: fedhssl}}"),
     "matched": SPLIT + "evaluate: {matched: true, test_fraction: 0.9}",

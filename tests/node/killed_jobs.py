@@ -63,7 +63,7 @@ class KilledJobs:
         return str(self.federation.submit(text))
 
     def outcome(self, job_id: str) -> dict[str, Any]:
-        """What must not depend on how often a node was killed: the models, and the reports but for times and traffic."""
+        """What must not depend on how often a node was killed: models, halves, and reports but for times and traffic."""
         left = {}
         for name in self.names:
             view = self.federation.end(name, job_id)
@@ -75,7 +75,8 @@ class KilledJobs:
             model, weights = self.federation.job_folder(name, job_id) / "artefacts" / "model.safetensors", {}
             if model.exists():
                 weights = {key: value.numpy().tobytes() for key, value in storage.load(model)[0].items()}
-            left[name] = timeless(report), weights
+            halves = {path.name: path.read_bytes().replace(job_id.encode(), b"") for path in model.parent.glob("half-*.onnx")}
+            left[name] = timeless(report), weights | halves
         return left
 
     def clean(self, text: str) -> tuple[dict[str, Any], dict[str, list[str]]]:

@@ -31,7 +31,10 @@ def export(
         list[str], typer.Option("--id-column", help="Of a folder: what SQL calls the ids; repeat of composite ids.")
     ] = ["id"],  # noqa: B006
 ) -> None:
-    """Write this node's half of a trained model to files that need no vfl-node; by default all that its model allows."""
+    """Write this node's half of a trained model to files that need no vfl-node; by default all that its model allows.
+
+    Halves that the job has brought here (export.joint) are written into a folder for each party.
+    """
     wanted: dict[Form, bool] = {"onnx": onnx, "sql": sql, "card": card}
     forms = [form for form, asked in wanted.items() if asked]
     if config is None:
@@ -56,7 +59,8 @@ def _from_node(job_id: str, target: Path, forms: list[Form], config: Path) -> li
         raise UsageError(f"this node has no finished job {job_id}", code="E_UNKNOWN_JOB", hint="vfl-node jobs lists them")
     report = read_report(outcome.artefact(FILE))
     job = job_in(report)
-    if not settings.limits_for(job).allow_export:
+    limits, receives = settings.limits_for(job), job.receiver == settings.name
+    if not (limits.allow_export or (receives and limits.allow_joint_export)):
         raise PolicyError(
             "this node's policy does not allow its halves to leave",
             hint="set everyone: {allow_export: true} in the policy, or in partners the name of the other party with it",
@@ -66,7 +70,12 @@ def _from_node(job_id: str, target: Path, forms: list[Form], config: Path) -> li
     ids = (source.id,) if isinstance(source.id, str) else tuple(source.id)
     reader = open_table(source, settings.name)
     models = settings.models
-    return export_folder(outcome.artefacts, target, forms=forms, table=reader, ids=ids, models=models, source=source)
+    written = export_folder(outcome.artefacts, target, forms=forms, table=reader, ids=ids, models=models, source=source)
+    for name in job.parties.others(settings.name) if receives else ():
+        from vfl_node.export.joint import write_received
+
+        written += write_received(outcome, name, target / name)
+    return written
 
 
 def _from_folder(folder: Path, target: Path, forms: list[Form], data: list[str], ids: tuple[str, ...]) -> list[Path]:

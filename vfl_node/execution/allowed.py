@@ -6,6 +6,7 @@ from vfl_node.alignment.linkage.policy import check_sigma
 from vfl_node.data.named import barred_from, data_of, table_name
 from vfl_node.errors import UsageError
 from vfl_node.estimate.memory import check_limits
+from vfl_node.halves.graph import check_installed
 from vfl_node.job import Job
 from vfl_node.settings.limits import allows
 from vfl_node.settings.node import Settings, role_in
@@ -69,9 +70,17 @@ def check_allowed(settings: Settings, job: Job, *, by_peer: bool = False, loadin
             "does not allow",
             f"say train.epsilon, and neither train.layers nor loss: taylor; or write unbounded_models: [{kind}] in the policy",
         )
+    if job.export and not limits.allow_joint_export and role != "coordinator":
+        raise refusal(
+            "kind",
+            f"job {job.name!r} gives the halves of all parties to {job.receiver}, which the policy of {own} does not allow",
+            "see allow_joint_export: with all halves the model is asked without any count; or leave export out of the job",
+        )
     _check_coordinator(settings, job, by_peer=by_peer)
     if job.train and role != "coordinator" and loading:
         job.train.check_here(settings.models)
+        if job.receiver not in (None, own):
+            check_installed("onnx", "onnxruntime")
     check_limits(job, role, limits, models=settings.models)
     _check_table(settings, job)
     _check_known(settings, job)

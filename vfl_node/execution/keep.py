@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 
 from vfl_node.data.marks import Marks
@@ -22,6 +21,8 @@ from vfl_node.training.prediction.stored import FileShown, StoredPredictor
 from vfl_node.training.predictor import ReportedPredictions
 from vfl_node.training.trainer import Servable, Trained
 from vfl_node.transport.pipe import Traffic
+
+NO_HALVES: Mapping[str, bytes] = {}
 
 
 def traffic_of(session: Session, aligned: Aligned | None) -> dict[str, Traffic]:
@@ -46,6 +47,7 @@ def keep(
     *,
     aligned: Aligned | None = None,
     trained: Trained | None = None,
+    halves: Mapping[str, bytes] = NO_HALVES,
     predictions: ReportedPredictions | None = None,
     coordinated: Mapping[str, tuple[Disclosure, ...]] | None = None,
 ) -> None:
@@ -57,6 +59,7 @@ def keep(
         traffic: phase → bytes and messages.
         aligned: what the job aligned; None at a coordinator, and for predictions of known records.
         trained: what it trained, if it did.
+        halves: name of a file → what other parties have given to this one.
         predictions: of a job that makes some.
         coordinated: at a coordinator that took part in the alignment, party → what it learnt there.
     """
@@ -68,13 +71,12 @@ def keep(
             "job": session.attempt.job_id,
             "manifest_digest": session.job.digest(),
             "party": session.name,
-            "encoder": trained.encoder,
             "input": run.data.table.digest().hex(),
-            **({} if trained.chosen is None else {"trial": str(trained.chosen)}),
-            **({"scoring": trained.scoring} if trained.scoring else {}),
-            **({"classes": json.dumps(run.data.table.classes)} if run.data.table.classes else {}),
+            **trained.head(run.data.table.classes),
         }
         storage.save(folder.artefacts / "model.safetensors", trained.weights, head)
+    for name, content in halves.items():
+        write_whole(folder.artefacts / name, content)
     if trained and trained.servable and (session.job.serve or folder.trial.keeps):
         _keep_predictor(run, trained, trained.servable)
     reusable = session.job.serve or not session.job.align.spec.coordinated

@@ -15,9 +15,10 @@ from vfl_node.estimate.words import describe_alignment
 from vfl_node.execution import cautions, column_cautions
 from vfl_node.execution.align import Aligned, align_or_load
 from vfl_node.execution.finish import finish
+from vfl_node.execution.halves import check_exportable, hand_over
 from vfl_node.execution.inputs import check_named_columns
 from vfl_node.execution.joint import estimate_joint
-from vfl_node.execution.keep import keep, traffic_of
+from vfl_node.execution.keep import NO_HALVES, keep, traffic_of
 from vfl_node.execution.run import ALIGNED, KEPT, Run, agree_point
 from vfl_node.execution.sweep import SweepTrials, trial_name
 from vfl_node.gdp import Exposure
@@ -60,10 +61,12 @@ async def play(run: Run) -> None:
     if point != KEPT:
         trainer = _prepare(run)
         result = await align_or_load(run, resume=point is not None)
-        trained = None
+        trained, halves = None, NO_HALVES
         if trainer:
             trained = await _train(run, trainer, result, trials or checkpoints, None if point == ALIGNED else point)
-        keep(run, started, traffic_of(session, result), aligned=result, trained=trained)
+            if session.job.export:
+                trained, halves = await hand_over(run, trained)
+        keep(run, started, traffic_of(session, result), aligned=result, trained=trained, halves=halves)
     await finish(run)
 
 
@@ -78,6 +81,8 @@ def _prepare(run: Run) -> Trainer | None:
     trainer.prepare(session)
     role: DataRole = "active" if session.role == "active" else "passive"
     table_use_of(train, session.policy.models).check(role, run.data.table)
+    if session.job.export:
+        check_exportable(run)
     check_named_columns(run.data.table, session.policy.protection, party=session.name, role=session.role, train=train)
     return trainer
 
@@ -252,11 +257,12 @@ def _number(run: Run, alignment: Alignment) -> int:
 def _draws_anew(run: Run, *, synthetic: bool) -> bool:
     """Whether this training draws new secrets. A peer that compares several such trainings learns more than from one.
 
-    These secrets are synthetic rows, the initial weights of a model whose weights are revealed, or the choice of held-out
-    records over which sums are revealed. ``synthetic``: whether any row may be synthetic.
+    These secrets are synthetic rows, the initial weights of a model whose weights are revealed or whose halves are handed over,
+    or the choice of held-out records over which sums are revealed. ``synthetic``: whether any row may be synthetic.
     """
     job, train = run.session.job, run.session.job.train
-    return train is not None and (train.opens(job.evaluate).anew or (train.traits.synthetic_rows and synthetic))
+    opens = train is not None and (train.opens(job.evaluate).anew or job.export is not None)
+    return opens or (train is not None and train.traits.synthetic_rows and synthetic)
 
 
 def _training_counts(run: Run) -> list[Counted]:

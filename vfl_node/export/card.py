@@ -75,7 +75,6 @@ def describe(
         "role": about.role,
         "job": {key: report["job"][key] for key in ("id", "name", "manifest_digest")},
         "trained": {"by": training["algorithm"], "finished": report["finished"], "settings": spec["train"]},
-        "exported_by": VERSION,
         "data": {
             "records": alignment.get("ours"),
             "shared": alignment.get("intersection"),
@@ -89,13 +88,34 @@ def describe(
         "leaks": {name: dict(meter) for name, meter in (report.get("meters") or {}).items() if meter},
         "defences": (training.get("split") or {}).get("defences", []),
         "warnings": _hide_values([*alignment.get("warnings", []), *training["warnings"]], about.counted),
+        "check": None if checked is None else {**asdict(checked), "bound": BOUND},
+        **_contents(half, files),
+    }
+
+
+def describe_to(half: OwnHalf, files: Sequence[ExportedFile]) -> dict[str, Any]:
+    """``card.json`` for another party: what the job and the files tell anyway, and no figure, count of records or defence."""
+    about = half.about
+    return {
+        "format": 1,
+        "party": about.party,
+        "role": about.role,
+        "job": {"id": about.job, "manifest_digest": about.manifest_digest},
+        **_contents(half, files),
+    }
+
+
+def _contents(half: OwnHalf, files: Sequence[ExportedFile]) -> dict[str, Any]:
+    """What any card has of the files."""
+    about = half.about
+    return {
+        "exported_by": VERSION,
         "reads": {name: str(kind_of(declared)) for name, declared in about.reads.items() if name not in about.counted},
         "counts": dict(Counter(about.counted.values())),
         "gives": about.gives,
         "needs": list(about.others),
         "holds": [HOLDS[name] for name in held(half)],
         "limits": list(LIMITS),
-        "check": None if checked is None else {**asdict(checked), "bound": BOUND},
         "files": {each.name: {"sha256": each.sha256, "bytes": each.size} for each in files},
     }
 

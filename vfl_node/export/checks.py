@@ -10,13 +10,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.data.tables import Table
-from vfl_node.export.loaded import LoadedHalf
+from vfl_node.data.identifiers import Identifiers
+from vfl_node.data.tables import CategoricalColumn, Column, DateColumn, NumericColumn, Table
+from vfl_node.export.loaded import LoadedHalf, failures
 from vfl_node.halves.graph import export_error
 from vfl_node.halves.half import OwnHalf
+from vfl_node.halves.probes import UNSEEN
+from vfl_node.settings.declared import kind_of
 
 BOUND = 1e-6
-"""The largest difference, in units of the larger of 1 and the value. For predicted numbers the target's size stands for 1."""
+"""The largest difference, in units of the larger of 1 and the value. For predicted numbers the target's size stands for 1.
+
+For what a party gives to the half that predicts, the largest encoded number of the row stands for 1 where it is larger: sums of
+large numbers in float32 lose as many more digits, also where they cancel. Of predicted counts the logarithms are
+compared in the same way: their errors are those of such sums.
+"""
 
 MOST_ROWS = 1000
 """Rows of a party's own table that are compared."""
@@ -68,6 +76,32 @@ def check_file(half: OwnHalf, model: bytes, own: Table | None) -> SelfCheck:
     return SelfCheck(0 if rows is None else len(rows), len(probes), difference, largest)
 
 
+def check_runs(loaded: LoadedHalf) -> None:
+    """Refuse a half of another party that does not give finite numbers of rows of empty and of usual cells.
+
+    Nobody here knows what it ought to give. Raises UsageError (``E_EXPORT``).
+    """
+    about, cells = loaded.about, np.array([np.nan, 1.0])
+    columns: dict[str, Column] = {}
+    for name, kind in ((name, kind_of(declared)) for name, declared in about.reads.items()):
+        if kind == "categorical":
+            columns[name] = CategoricalColumn(np.array([-1, 0]), (UNSEEN,))
+        else:
+            columns[name] = DateColumn(cells) if kind == "date" else NumericColumn(cells)
+    table = Table(Identifiers.from_items([b"text:0", b"text:1"]), columns)
+    try:
+        found = (
+            loaded.predicted(table, [np.zeros((2, about.width))] * len(about.others)) if about.predicts else loaded.part(table)
+        )
+        runs = found.shape[:1] == (2,) and (about.predicts or found.shape == (2, about.width)) and np.isfinite(found).all()
+    except tuple(failures()):
+        runs = False
+    if not runs:
+        raise export_error(
+            f"the half of {about.party} gives no numbers of two rows", "use none of it; ask its owner which software made it"
+        )
+
+
 def compare(half: OwnHalf, loaded: LoadedHalf, table: Table, most: float = np.inf) -> tuple[float, float]:
     """The largest difference of what a file and its half make of a table, and the largest value.
 
@@ -79,17 +113,21 @@ def compare(half: OwnHalf, loaded: LoadedHalf, table: Table, most: float = np.in
     """
     expected, found = half.encoded(table), loaded.encoded(table)
     differences = [largest_difference(each, found[part]) for part, each in expected.items()]
-    tame = np.ones(len(table), dtype=np.bool_)
+    sizes = np.ones(len(table))
     for each in expected.values():
         if each.dtype.kind == "f":
-            tame &= (np.abs(each) <= most).all(axis=1)
-    rows = table.take(np.flatnonzero(tame))
+            sizes = np.maximum(sizes, np.abs(each).max(axis=1))
+    tame = np.flatnonzero(sizes <= most)
+    rows, unit = table.take(tame), half.unit * np.ones(1)
     if half.about.predicts:
         parts = made_up_parts(half, len(rows))
         result, said = half.predicted(rows, parts), loaded.predicted(rows, parts)
+        if half.about.task == "poisson":
+            sizes = np.max([sizes[tame], *(np.abs(part).max(axis=1) for part in parts)], axis=0)
+            result, said, unit = np.log(result), np.log(said), sizes
     else:
-        result, said = half.part(rows), loaded.part(rows)
-    return max([largest_difference(result, said, half.unit), *differences]), float(np.abs(result).max(initial=0.0))
+        result, said, unit = half.part(rows), loaded.part(rows), sizes[tame, None]
+    return max([largest_difference(result, said, unit), *differences]), float(np.abs(result).max(initial=0.0))
 
 
 def made_up_parts(half: OwnHalf, rows: int) -> Sequence[NDArray[Any]]:
@@ -100,7 +138,7 @@ def made_up_parts(half: OwnHalf, rows: int) -> Sequence[NDArray[Any]]:
     return [(size * draws.derive(name).normal((rows, half.about.width))).astype(dtype) for name in half.about.others]
 
 
-def largest_difference(expected: NDArray[Any], found: NDArray[Any], unit: float = 1.0) -> float:
+def largest_difference(expected: NDArray[Any], found: NDArray[Any], unit: float | NDArray[np.float64] = 1.0) -> float:
     """In units of the larger of ``unit`` and the expected value; infinite where the shapes differ or a number is none."""
     if expected.shape != found.shape or not (np.isfinite(expected).all() and np.isfinite(found).all()):
         return np.inf

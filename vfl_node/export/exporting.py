@@ -54,35 +54,14 @@ def export_half(
             (``E_EXPORT``); a package is not
             installed (``E_EXTENSION``); the folder cannot be written (``E_FILE``).
     """
-    from vfl_node.export.sql import check_select, select_of
-    from vfl_node.training.additive.exported import SummedHalf
-
     wanted = forms or FORMS
     if unknown := [form for form in wanted if form not in FORMS]:
         raise export_error(f"there is no form {unknown[0]!r}", f"forms are {', '.join(FORMS)}, in a list")
-    made: dict[str, bytes] = {}
-    checked: SelfCheck | None = None
-    if "onnx" in wanted:
-        check_installed("onnx", "onnxruntime")
-        made[f"{half.about.party}.onnx"] = model = to_onnx(half)
-        checked = check_file(half, model, own)
-    if "sql" in wanted:
-        try:
-            select = select_of(half, ids)
-            assert isinstance(half, SummedHalf)
-            check_select(half, select, own)
-            made[f"{half.about.party}.sql"] = select.text.encode()
-        except UsageError as error:
-            if forms or error.code != "E_EXPORT":
-                raise
+    made, checked = make_files(half, wanted, own, ids, strict=bool(forms))
     earlier = [target / name for name in (f"{half.about.party}.onnx", f"{half.about.party}.sql") if name not in made]
     if "card" in wanted:
         kept = {path.name: path.read_bytes() for path in earlier if forms and path.is_file()}
-        files = [
-            card.ExportedFile(name, hashlib.sha256(content).hexdigest(), len(content))
-            for name, content in (made | kept).items()
-        ]
-        described = card.describe(report, half, files, checked)
+        described = card.describe(report, half, list_files(made | kept), checked)
         made |= {CARD: card.to_json(described), "card.md": card.to_markdown(described)}
     try:
         private_folder(target)
@@ -93,6 +72,47 @@ def export_half(
     except OSError as error:
         raise UsageError(f"cannot write {target}: {error.strerror}", code="E_FILE", hint="name another folder") from None
     return [target / name for name in made]
+
+
+def make_files(
+    half: OwnHalf, forms: Collection[Form], own: Table | None, ids: tuple[str, ...], *, strict: bool
+) -> tuple[dict[str, bytes], SelfCheck | None]:
+    """Name → content of the files of the model, each compared with the half; and what the self-check of ONNX has found.
+
+    Args:
+        half: the half.
+        forms: what is wanted; a card is made of these files.
+        own: as for :func:`export_half`.
+        ids: likewise.
+        strict: whether SQL that cannot be is an error; else it is left out.
+
+    Raises:
+        UsageError: as :func:`export_half`.
+    """
+    from vfl_node.export.sql import check_select, select_of
+    from vfl_node.training.additive.exported import SummedHalf
+
+    made: dict[str, bytes] = {}
+    checked: SelfCheck | None = None
+    if "onnx" in forms:
+        check_installed("onnx", "onnxruntime")
+        made[f"{half.about.party}.onnx"] = model = to_onnx(half)
+        checked = check_file(half, model, own)
+    if "sql" in forms:
+        try:
+            select = select_of(half, ids)
+            assert isinstance(half, SummedHalf)
+            check_select(half, select, own)
+            made[f"{half.about.party}.sql"] = select.text.encode()
+        except UsageError as error:
+            if strict or error.code != "E_EXPORT":
+                raise
+    return made, checked
+
+
+def list_files(made: Mapping[str, bytes]) -> list[card.ExportedFile]:
+    """Files for a card."""
+    return [card.ExportedFile(name, hashlib.sha256(content).hexdigest(), len(content)) for name, content in made.items()]
 
 
 def export_folder(

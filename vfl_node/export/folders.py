@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vfl_node.configuration.registry import load
 from vfl_node.data.stored import rows_of
@@ -15,7 +16,11 @@ from vfl_node.halves.half import About, OwnHalf, result_of
 from vfl_node.job import Job, parse_job
 from vfl_node.models import NONE_DECLARED, storage
 from vfl_node.report.stored import read_report
+from vfl_node.settings.node import role_in
 from vfl_node.training.predictor import StoredModel, predictor_of
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 MODEL = "model.safetensors"
 
@@ -55,31 +60,62 @@ def open_folder(folder: Path, models: Mapping[str, str] = NONE_DECLARED) -> tupl
     if head.get("manifest_digest") != job.digest():
         hint = "restore the folder from a backup, or train again"
         raise StateError(f"{MODEL} and report.json in {folder} are of two jobs", code="E_STATE_CORRUPT", hint=hint)
+    return make_half(job, str(report["job"]["id"]), party, weights, head, models), report
+
+
+def make_half(
+    job: Job,
+    job_id: str,
+    party: str,
+    weights: Mapping[str, Tensor],
+    head: Mapping[str, str],
+    models: Mapping[str, str] = NONE_DECLARED,
+) -> OwnHalf:
+    """The half of ``party``.
+
+    Args:
+        job: that trained it.
+        job_id: of that run.
+        party: whose half it is.
+        weights: of it.
+        head: as :meth:`vfl_node.training.trainer.Trained.head`.
+        models: name → ``module:Class`` of this node's settings.
+
+    Raises:
+        UsageError: as :func:`open_folder`.
+        StateError: likewise.
+    """
     place = job.train.parts.exported if job.train else ""
     if not place:
         trainer = job.train.algorithm if job.train else "none"
         raise export_error(f"halves of trainer {trainer!r} are not exported", "train by split, linear, logistic or hidden")
     model = StoredModel(job.choose(head.get("trial")), weights, head["encoder"], head.get("scoring", ""), models)
     kind: Callable[[About, StoredModel], OwnHalf] = load(place, what="the half of a model")
-    return kind(_describe(job, report, head), model), report
+    assert job.train is not None
+    about = replace(
+        describe_half(job, job_id, party),
+        reads=dict(predictor_of(job.train).column_kinds(head["encoder"])),
+        classes=tuple(json.loads(head.get("classes", "[]"))),
+        rows=rows_of(head["encoder"]),
+    )
+    return kind(about, model)
 
 
-def _describe(job: Job, report: Mapping[str, Any], head: Mapping[str, str]) -> About:
-    party, role = str(report["party"]), str(report["role"])
-    others = tuple(name for name in job.parties.data if name != party)
+def describe_half(job: Job, job_id: str, party: str) -> About:
+    """What any party knows of the half of ``party``: all but ``width``, ``reads``, ``classes`` and ``rows``."""
+    role = str(role_in(job.parties, party))
     predicts = role == job.label_holder
     return About(
         party=party,
         role=role,
-        job=str(report["job"]["id"]),
+        job=job_id,
         manifest_digest=job.digest(),
-        others=others if predicts else (),
+        others=job.parties.others(party) if predicts else (),
         gives=result_of(job, predicts=predicts),
         width=0,
-        reads=dict(predictor_of(job.train).column_kinds(head["encoder"])),
+        reads={},
         id_form=job.align.id_form,
         task=job.task,
-        classes=tuple(json.loads(head.get("classes", "[]"))),
+        classes=(),
         threshold=job.evaluate.threshold,
-        rows=rows_of(head["encoder"]),
     )

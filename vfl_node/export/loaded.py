@@ -60,7 +60,7 @@ class LoadedHalf:
 
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 3  # errors
-        refused: tuple[type[BaseException], ...] = (KeyError, ValidationError, *_failures())
+        refused: tuple[type[BaseException], ...] = (KeyError, ValidationError, *failures())
         try:
             self._session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
             self._form = FORM.validate_json(self._session.get_modelmeta().custom_metadata_map[ABOUT])
@@ -206,7 +206,7 @@ def _cells(column: Column) -> NDArray[Any]:
     return np.array([*column.levels, ""], dtype=object)[column.codes]
 
 
-def _failures() -> list[type[Exception]]:
+def failures() -> list[type[Exception]]:
     """What onnxruntime raises of bytes that are no model."""
     from onnxruntime.capi import onnxruntime_pybind11_state as state
 

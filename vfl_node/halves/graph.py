@@ -19,6 +19,18 @@ OPSET, ML_OPSET, IR_VERSION = 17, 3, 9
 
 ML = "ai.onnx.ml"
 
+_PLAIN = (
+    "Abs Add BatchNormalization Cast Clip Concat Div Equal Exp Floor Gather Gemm GreaterOrEqual Identity IsNaN "
+    "LayerNormalization Less Log MatMul Max Min Mod Mul Neg ReduceSum Relu Reshape Round Sigmoid Sign Sin Slice "
+    "Softmax Sqrt Sub Where"
+)
+
+OPERATORS = frozenset({("LabelEncoder", ML), *((kind, "") for kind in _PLAIN.split())})
+"""(Operator, domain) of all nodes that a half may have: no other one is written, and none is taken from another party."""
+
+TYPE_BYTES: Mapping[int, int] = {1: 4, 7: 8, 11: 8}
+"""Type of a constant, as its number in ONNX → bytes of an element: float, int64 and double."""
+
 ABOUT = "vfl-node"
 """Key of the metadata that say what a half is."""
 
@@ -84,6 +96,7 @@ class Graph:
 
     def apply(self, kind: str, *inputs: str, domain: str = "", **attributes: Any) -> str:
         """A node of one output, by its name."""
+        assert (kind, domain) in OPERATORS, kind
         output = self.name(f"value_{len(self.operations)}")
         self.operations.append(GraphNode(kind, inputs, output, attributes, domain))
         return output

@@ -21,6 +21,7 @@ from vfl_node.errors import UsageError
 from vfl_node.job.alignment import Align, Expected, IdForm, ObfuscatedSet, ProtocolName, coordinated_protocols
 from vfl_node.job.costs import ONE_BESIDE, Beside
 from vfl_node.job.evaluate import DEFAULT_METRICS, EARLY_STOPPING, Evaluate, Metric
+from vfl_node.job.export import Export
 from vfl_node.job.names import JobId, Name, Purpose
 from vfl_node.job.parties import Parties
 from vfl_node.job.prediction import Predict, Serve
@@ -70,13 +71,14 @@ class Job(Frozen):
     evaluate: Evaluate = Evaluate()
     sweep: Sweep | None = Field(default=None, description="several trainings, of which validation rows choose one")
     serve: Serve | None = None
+    export: Export | None = Field(default=None, description="halves of the model that leave their nodes after training")
     predict: Predict | None = None
 
     @model_serializer(mode="wrap")
     def _serialise(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Without a ``purpose`` or a ``sweep`` that is not said, so that jobs from before there was the key are the same."""
+        """Without a key of these that is not said, so that jobs from before there was the key are the same."""
         fields: dict[str, Any] = written(self)
-        for key in ("purpose", "sweep"):
+        for key in ("purpose", "sweep", "export"):
             if getattr(self, key) is None:
                 fields.pop(key, None)
         return fields
@@ -142,6 +144,8 @@ class Job(Frozen):
             )
         if self.serve and not (self.train and self.train.parts.serving):
             raise ValueError(f"serve keeps a trained model for predictions, and {self._trained_here}")
+        if self.export:
+            self.export.check(self)
         for key, why in _OF_A_MODEL.items():
             if getattr(self.evaluate, key) and not (self.train and key in self.train.traits.measures):
                 raise ValueError(f"evaluate.{key} {why}, and {self._trained_here}")
@@ -233,6 +237,11 @@ class Job(Frozen):
             return None
         (asker,) = self.parties.members(self.predict.to)
         return asker
+
+    @property
+    def receiver(self) -> str | None:
+        """Name of the party that gets the halves of all; None for a job that hands none over."""
+        return self.export.receiver(self.parties) if self.export else None
 
     def remembered_parties(self, name: str) -> tuple[str, ...]:
         """The parties of which ``name`` needs what it remembers beyond jobs, in the order of the job's parties.

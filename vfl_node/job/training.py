@@ -216,6 +216,19 @@ class TrainerConfig(Frozen):
             ValueError: the reason in whole sentences, which name the keys to change.
         """
 
+    def check_export(self) -> None:
+        """Refuse a job that hands halves over (``export``) where a half of its model cannot be exported.
+
+        Raises:
+            ValueError: the reason, with the keys to change.
+        """
+        if not self.parts.exported:
+            able = [name for name, config in TRAINERS.usable() if config.parts.exported]
+            raise ValueError(
+                f"export: halves of train.algorithm: {self.algorithm} cannot be exported: train by one of {', '.join(able)}, "
+                "or leave export out"
+            )
+
     def make_plan(
         self, passive_parties: int = 1, beside: Beside = ONE_BESIDE, models: Mapping[str, str] = MappingProxyType({})
     ) -> TrainingPlan[Any]:

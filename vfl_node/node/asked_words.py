@@ -144,6 +144,10 @@ def _list_steps(job: Job) -> Iterator[str]:
     yield f"It is measured on {100 * evaluate.test_fraction:g} % of the rows{again}. {told}."
     askers = " and ".join(parties.members(job.serve.to)) if job.serve else "Nobody"
     yield f"Each party keeps its part of the model. {askers} may ask for predictions by it."
+    if receiver := job.receiver:
+        for name in parties.others(receiver):
+            yield f"{name} gives its half of the model to {receiver}, as a file that holds cells of its table."
+        yield f"With the halves of all {receiver} predicts any record any number of times, and no budget counts it."
     if parties.coordinator:
         yield f"{parties.coordinator} takes part as the coordinator, without data."
 

@@ -86,6 +86,8 @@ MEANINGS: Mapping[str, Meaning] = {
     "privacy": Meaning(),
     "shapes": Meaning(),
     "loss": Meaning(),
+    "half": Meaning("columns"),
+    "label model": Meaning("labels"),
     "figures": Meaning(),
     "early stopping": Meaning(),
     "sweep": Meaning(),

@@ -80,6 +80,9 @@ POINTS: Mapping[str, str] = {
     "checkpoint": "a checkpoint is to be written",
     "checkpointed": "a checkpoint is written",
     "evaluate": "the rows held out are to be measured on",
+    # Halves handed over.
+    "half": "the own half is made, and to be sent",
+    "halves": "the halves of others have arrived, and are to be looked through",
     # Predictions.
     "predict": "rows are asked for, or embeddings of rows asked for to be sent",
     # The end.

@@ -226,10 +226,10 @@ def _telling_training(over: str, words: str, digest: bytes, job_id: str, limit: 
         over + job_id,
         limit,
         f"there were {{count}} trainings with {{peer}} over {words} in which rows were made up for those that a party "
-        "lacks, or weights or sums opened without noise, and this node allows {limit} (budgets.trainings)",
-        "align by psi, where no row is made up; say train.epsilon, with which hidden training is bounded otherwise; or raise "
-        "budgets.trainings in the policy: such rows, first weights and the records held out are drawn anew in each training, "
-        "and whoever compares trainings sees through them",
+        "lacks, weights or sums opened without noise, or halves handed over, and this node allows {limit} (budgets.trainings)",
+        "align by psi, where no row is made up; say train.epsilon, with which hidden training is bounded otherwise; leave out "
+        "export, which hands halves over; or raise budgets.trainings in the policy: such rows, first weights and the records "
+        "held out are drawn anew in each training, and whoever compares trainings sees through them",
         "training",
         (over, *"0123456789abcdef"),
         earlier=f"{digest.hex()} {job_id}",

@@ -61,9 +61,9 @@ class Budgets(Frozen):
     )
     trainings: Annotated[Limit, MOST] = Field(
         default=20,
-        description="how many trainings with synthetic rows, or with weights or sums of hidden training opened, a partner "
-        "may ever have over the same table of this node; synthetic rows, first weights and the records held out are "
-        "drawn again in each training, real rows are not, so comparing a few trainings separates them",
+        description="how many trainings with synthetic rows, with weights or sums of hidden training opened, or with halves "
+        "handed over, a partner may ever have over the same table of this node; synthetic rows, first weights and the records "
+        "held out are drawn again in each training, real rows are not, so comparing a few trainings separates them",
     )
     trainings_in_clear: Annotated[Limit, MOST] = Field(
         default=200,
@@ -253,6 +253,11 @@ class Limits(Frozen):
         description="whether this node's half of a model may be written to files of its own (vfl-node export). It binds this "
         "node's half alone. A half holds levels and quantiles, which are cells of the table, and whoever has the halves of all "
         "parties predicts without any count",
+    )
+    allow_joint_export: Annotated[bool, MOST] = Field(
+        default=False,
+        description="whether a job may give this node's half of a model to another party, or the halves of others to this node "
+        "(export.joint). Whoever has the halves of all parties has cells of their tables, and predicts without any count",
     )
     hours: Annotated[tuple[Window, ...], Field(min_length=1)] | Any_ = Field(
         default="any",

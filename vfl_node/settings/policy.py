@@ -48,6 +48,7 @@ PRESETS: Mapping[Preset, Limits] = {
         coordinators="any",
         reveal="any",
         allow_export=True,
+        allow_joint_export=True,
         min_own_rows=1,
         min_peer_rows=1,
         size=SizeLimits(parameters=10**12, steps=10**12),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -163,6 +164,15 @@ class Trained:
     validated: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     trials: tuple[SweepTrial, ...] = ()
     split: bytes = field(default=b"", repr=False)
+
+    def head(self, classes: Sequence[str]) -> dict[str, str]:
+        """What belongs to ``weights``, as texts; ``classes``: their names, at the party that has labels."""
+        return {
+            "encoder": self.encoder,
+            **({} if self.chosen is None else {"trial": str(self.chosen)}),
+            **({"scoring": self.scoring} if self.scoring else {}),
+            **({"classes": json.dumps(classes)} if classes else {}),
+        }
 
     @property
     def chosen(self) -> int | None:

@@ -69,6 +69,9 @@ class FieldBound:
 
 BULK = FieldBound(MAX_FRAME_BYTES)
 
+MOST_HALF_BYTES, MOST_HALF_CARD_BYTES, MOST_HALF_SQL_BYTES = 128 << 20, 4 << 20, 16 << 20
+"""Largest file of a half that a party gives to another one, and of its card and its SQL; they travel in chunks."""
+
 MOST_PAIR_BYTES = 16 << 10
 """Largest message of a pairing."""
 

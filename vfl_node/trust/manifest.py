@@ -226,6 +226,8 @@ def declare(job: Job, trained: Job | None) -> Iterator[Declaration]:
         yield from _ask(spec.reveals, f"align.protocol: {spec.name}", job)
     if job.train:
         yield from _ask(job.train.parts.reveals, f"train.algorithm: {job.train.algorithm}", job)
+    if job.export:
+        yield from job.export.declare(job.parties, job.label_holder)
     if trained and trained.train:
         yield from _ask(trained.train.parts.serving_reveals, f"predictions of {trained.train.algorithm}", job, trained)
 

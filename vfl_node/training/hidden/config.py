@@ -181,6 +181,15 @@ class Hidden(SharesConfig):
                 "learning_rate, too, which public rules set; or say epsilon: null"
             )
 
+    def check_export(self) -> None:
+        """As the base: weights that stay in shares are in no half."""
+        super().check_export()
+        if self.reveal != "owners":
+            raise ValueError(
+                "export: with train.reveal: none the weights stay in shares, and no party has a half: say train.reveal: "
+                "owners, or leave export out"
+            )
+
     def check(self, job: TrainingJob) -> None:
         """As the base, and audits are for two data parties."""
         super().check(job)

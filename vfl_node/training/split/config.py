@@ -34,6 +34,10 @@ REGRESSION_LABELS = "sampling"
 hardly any real one, the passive party could tell them (docs/explanations/training/split.md)."""
 
 
+EXPORTED_MODELS = ("mlp", "wide_deep")
+"""``train.model`` of halves that can be written to files (:mod:`vfl_node.halves.networks`)."""
+
+
 class Train(NetworkConfig):
     """A split network and how it is trained. Sizes are layer widths; the last bottom width is the cut layer."""
 
@@ -195,6 +199,20 @@ class Train(NetworkConfig):
             raise ValueError("evaluate.matched is for two classes")
         if job.align.dummies:
             raise ValueError("evaluate.matched counts shared rows, and align.dummies hide how many there are: leave one out")
+
+    def check_export(self) -> None:
+        """As the base: a network of dense layers, and no calibration by a vote of neighbours."""
+        super().check_export()
+        if self.model not in EXPORTED_MODELS:
+            raise ValueError(
+                f"export: a half of train.model: {self.model} cannot be exported: say {' or '.join(EXPORTED_MODELS)}, or leave "
+                "export out"
+            )
+        if self.missing.calibration == "test" and not self.missing.label_strategy.exported:
+            raise ValueError(
+                f"export: a half with missing.calibration: test and missing.labels: {self.missing.labels} cannot be exported: "
+                "say another strategy for labels, or leave export out"
+            )
 
     def check_here(self, models: Mapping[str, str]) -> None:
         """As the base: the job's model must be registered, or one that this node has declared; every attack must load.

@@ -42,11 +42,13 @@ class LabelStrategy(Strategy):
             :class:`~vfl_node.training.split.missing.labels.contract.Labels`.
         redrawn: whether another training over the same records draws other labels.
         tasks: what it can make up: classes, or numbers.
+        exported: whether a half that is calibrated for its labels can be written to a file.
     """
 
     implementation: ClassVar[str]
     redrawn: ClassVar[bool] = True
     tasks: ClassVar[tuple[Task, ...]] = ("classification",)
+    exported: ClassVar[bool] = True
 
     def learnt(self, peer: str) -> str:
         """What the passive party learns from gradients about which rows the active party, ``peer``, lacks, for the ledger."""

@@ -71,6 +71,7 @@ class Neighbors(LabelStrategy):
 
     implementation: ClassVar[str] = "vfl_node.training.split.missing.labels.neighbors:neighbors"
     tasks: ClassVar[tuple[Task, ...]] = ("classification", "regression")
+    exported: ClassVar[bool] = False
 
     @override
     def words(self) -> str:
