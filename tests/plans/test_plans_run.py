@@ -36,6 +36,7 @@ SLOW = {
     "hidden over apsi": answer("regression", "active", HIDDEN, third=True),
     "logistic over apsi": answer("multiclass", "active", HIDDEN),
     "logistic (flow: coordinator, loss: taylor) over psi": answer("binary", "both", HIDDEN, third=True),
+    "trees over psu": answer("binary", "none", HIDDEN, third=True),
     "linear over psi": answer("regression", "both", HIDDEN),
     "linear (flow: coordinator-open-scores) over apsi": answer("regression", "active", HIDDEN, third=True),
     "split over psu": answer("regression", "both", SEEN),

@@ -124,7 +124,7 @@ async def _route(
     ways = Bits(np.bitwise_xor.reduce([np.zeros(rows, np.uint64), *(each.part for each in picked)]))
     if count > 1:
         (shown,) = await machine.run(show_bits(ways))
-        (ways,) = await machine.run(_where(shown, z))
+        (ways,) = await machine.run(_select_ways(shown, z))
     values = splits.values
     of_left, of_right, of_node = await machine.run(
         product(opened[:, :width], values[:, :width], "numbers"),
@@ -136,7 +136,7 @@ async def _route(
     return flags, ways, Shared(np.stack([each.part for each in children], axis=1).reshape(-1, 1), base.fraction)
 
 
-def _where(shown: ShownBits, z: Opened) -> Operation[Bits]:
+def _select_ways(shown: ShownBits, z: Opened) -> Operation[Bits]:
     """⊕ of a bit of each node, where the row is in the node: bits [n] of [K, n] under masks, packed."""
     shape, words = z.mask.shape, words_of(z.mask.shape[1])
 
@@ -181,17 +181,17 @@ def _keep_left(shown: ShownBits, value: Opened, bits: int = BITS) -> Operation[S
 
 def _weave(left: Opened, right: Opened) -> Opened:
     """Left and right children in turns."""
-    each = tuple(_in_turns(*pair) for pair in zip(left.each, right.each, strict=True))
-    difference, mask = _in_turns(left.difference, right.difference), _in_turns(left.mask, right.mask)
+    each = tuple(_interleave(*pair) for pair in zip(left.each, right.each, strict=True))
+    difference, mask = _interleave(left.difference, right.difference), _interleave(left.mask, right.mask)
     return Opened(difference, mask, left.fraction, each)
 
 
 def _weave_sums(left: Sums, right: Sums) -> Sums:
     pairs = (left.gradients, right.gradients), (left.hessians, right.hessians)
-    return Sums(*(Shared(_in_turns(one.part, other.part), one.fraction) for one, other in pairs))
+    return Sums(*(Shared(_interleave(one.part, other.part), one.fraction) for one, other in pairs))
 
 
-def _in_turns(left: Ring, right: Ring) -> Ring:
+def _interleave(left: Ring, right: Ring) -> Ring:
     return np.stack([left, right], axis=1).reshape(-1, left.shape[1])
 
 
