@@ -34,10 +34,11 @@ PROTOCOLS = ("psi", "psu")
 
 SPLIT: Mapping[str, dict[str, Any]] = {
     "motor": {"epochs": 40, "batch_size": 32, "learning_rate": 5e-3},
+    "hdb": {"epochs": 20, "batch_size": 128, "learning_rate": 5e-3},
 }
 """Data set → what is particular to its split network: fewer and longer steps than in :mod:`experiments.regression.run`."""
 
-DRAWS = 2
+DRAWS = 8
 
 SHOWN = (("psi", "both"), ("psu", "both"), ("psu", "alone"))
 """Protocol and model of each column of the page."""
