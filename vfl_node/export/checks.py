@@ -16,7 +16,11 @@ from vfl_node.halves.graph import export_error
 from vfl_node.halves.half import OwnHalf
 
 BOUND = 1e-6
-"""The largest difference, in units of the larger of 1 and the value. For predicted numbers the target's size stands for 1."""
+"""The largest difference, in units of the larger of 1 and the value, times the largest number that its row puts into a network.
+
+Sums of float32 lose digits in proportion to what is added, and a small sum of large numbers has lost as many as a large one. For
+predicted numbers the target's size stands for 1; a number that a row puts in counts as 1 at least.
+"""
 
 MOST_ROWS = 1000
 """Rows of a party's own table that are compared."""
@@ -79,17 +83,19 @@ def compare(half: OwnHalf, loaded: LoadedHalf, table: Table, most: float = np.in
     """
     expected, found = half.encoded(table), loaded.encoded(table)
     differences = [largest_difference(each, found[part]) for part, each in expected.items()]
-    tame = np.ones(len(table), dtype=np.bool_)
+    read = np.ones(len(table))
     for each in expected.values():
         if each.dtype.kind == "f":
-            tame &= (np.abs(each) <= most).all(axis=1)
-    rows = table.take(np.flatnonzero(tame))
+            read = np.maximum(read, np.abs(each).max(axis=1, initial=0.0))
+    tame = np.flatnonzero(read <= most)
+    rows, read = table.take(tame), read[tame]
     if half.about.predicts:
         parts = made_up_parts(half, len(rows))
+        read = np.maximum.reduce([read, *(np.abs(part).max(axis=1, initial=0.0) for part in parts)])
         result, said = half.predicted(rows, parts), loaded.predicted(rows, parts)
     else:
         result, said = half.part(rows), loaded.part(rows)
-    return max([largest_difference(result, said, half.unit), *differences]), float(np.abs(result).max(initial=0.0))
+    return max([largest_difference(result, said, half.unit, read), *differences]), float(np.abs(result).max(initial=0.0))
 
 
 def made_up_parts(half: OwnHalf, rows: int) -> Sequence[NDArray[Any]]:
@@ -100,12 +106,18 @@ def made_up_parts(half: OwnHalf, rows: int) -> Sequence[NDArray[Any]]:
     return [(size * draws.derive(name).normal((rows, half.about.width))).astype(dtype) for name in half.about.others]
 
 
-def largest_difference(expected: NDArray[Any], found: NDArray[Any], unit: float = 1.0) -> float:
-    """In units of the larger of ``unit`` and the expected value; infinite where the shapes differ or a number is none."""
+def largest_difference(
+    expected: NDArray[Any], found: NDArray[Any], unit: float = 1.0, read: float | NDArray[np.float64] = 1.0
+) -> float:
+    """In units of the larger of ``unit`` and the expected value, times ``read`` of its row, float64[n].
+
+    Infinite where the shapes differ or a number is none.
+    """
     if expected.shape != found.shape or not (np.isfinite(expected).all() and np.isfinite(found).all()):
         return np.inf
     exact = expected.astype(np.float64)
-    return float((np.abs(found - exact) / np.maximum(unit, np.abs(exact))).max(initial=0.0))
+    units = (np.maximum(unit, np.abs(exact)).T * read).T
+    return float((np.abs(found - exact) / units).max(initial=0.0))
 
 
 def refuse_difference(difference: float, bound: float, what: str) -> None:
