@@ -31,7 +31,7 @@ from vfl_node.training.network.local import check_finite
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.contributions import HeldOutInputs
 from vfl_node.training.split.conversations import Conversations
-from vfl_node.training.split.half import audit_of_peers, encode, go_on, label_meter, likeness
+from vfl_node.training.split.half import audit_of_peers, encode, go_on, label_meter, likeness, row_column_meters
 from vfl_node.training.split.held_out import HeldOutRows
 from vfl_node.training.split.local_branch import ActiveParts
 from vfl_node.training.split.outside import make_branch, repeat_to_announced, rows_outside
@@ -68,7 +68,9 @@ class ActiveHalf:
         compared = likeness(session, training, repeat)
         self.pretraining = self._make_pretraining(session, data, training, rows, randomness, draws, repeat)
         meter = label_meter(session, data, supervision.labels, supervision.labelled)
-        self.attachments: Sequence[Attachment] = attach(audit, meter, compared, outside, self.pretraining)
+        columns_of_rows = {"row_weight": supervision.weight_values, "row_offset": supervision.offset_values}
+        meters = (meter, *row_column_meters(session, data, supervision.labelled, columns_of_rows))
+        self.attachments: Sequence[Attachment] = attach(audit, *meters, compared, outside, self.pretraining)
         if saved is not None:
             self.learner.restore(saved)
             self._peers.restore(take_part("defences", saved))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean, stdev
 from typing import Literal
 
@@ -13,9 +13,10 @@ from vfl_node.configuration.renamed import LASTING_NAMES
 from vfl_node.job.parties import Parties
 from vfl_node.job.unaligned import Unaligned
 from vfl_node.privacy.defences.idle import effective, outgoing_direction
+from vfl_node.privacy.labels.words import WORDS
 from vfl_node.settings.defences import read_params
 from vfl_node.training.network.section import EarlyStopping
-from vfl_node.training.section import Attacks, Count, MetricValues, Section, TrainerSection
+from vfl_node.training.section import Attacks, Count, MetricValues, Section, Share, TrainerSection
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.missing.section import Missing
 from vfl_node.training.words import (
@@ -36,6 +37,10 @@ CALIBRATIONS = {
     "test": "of the probabilities, after training",
 }
 """Strategy of the job → what it does, in words."""
+
+
+RowAttacks = dict[str, Share | None]
+"""Attack → its largest figure; null where it is not defined."""
 
 
 class Strategies(Section):
@@ -190,6 +195,14 @@ class SplitSection(TrainerSection):
     unaligned: UnalignedRows | None = Field(
         default=None, description="null without a method in train.unaligned, and at passive parties"
     )
+    row_weight_audit: RowAttacks | None = Field(
+        default=None,
+        description="the largest figure of each attack on weights of rows (data.weight), in all repeats: of two rows that "
+        "differ how often the larger one is told, folded; empty where nothing is judged, null without weights or audit.labels",
+    )
+    row_offset_audit: RowAttacks | None = Field(
+        default=None, description="the same of offsets and exposures of rows (data.offset, data.exposure)"
+    )
 
     @property
     @override
@@ -202,7 +215,7 @@ class SplitSection(TrainerSection):
         repeats = f" × {run.repeats} repeats" if run.repeats > 1 else ""
         return TrainingWords(
             figures=(Figure(run.epochs, several(run.epochs, run.train.traits.unit) + repeats), Figure(run.steps, "batches")),
-            remarks=self._defence_remarks(run),
+            remarks=(*self._defence_remarks(run), *self._row_column_remarks(run)),
             columns=(self.matched_metrics.column(run),) if self.matched_metrics else (),
             terms=(
                 *self.strategies.terms(run.train.missing),
@@ -242,6 +255,19 @@ class SplitSection(TrainerSection):
         if self.defence_seconds_share is not None:
             took = f" To move the bottom took {self.defence_seconds_share:.0%} of the time of training."
         return (f"{run.party} changed what it sent by {', then '.join(each)}, without telling {run.peer}.{took}",)
+
+    def _row_column_remarks(self, run: ReportedTraining) -> Iterator[str]:
+        """What attacks on weights and offsets of rows found."""
+        for what, audit in (("weights", self.row_weight_audit), ("offsets", self.row_offset_audit)):
+            known = {name: value for name, value in (audit or {}).items() if value is not None}
+            if known:
+                name = max(known, key=known.__getitem__)
+                yield (
+                    f"{run.party} attacked its own {what} of rows with what {run.peer} got. Of two rows that differ the "
+                    f"attack “{WORDS[name][0]}” tells the larger one {known[name]:.0%} of the time; guessing does half of the time."
+                )
+            elif audit is not None:
+                yield f"No attack judged the {what} of {run.party}'s rows: too few of them were trained on."
 
     def _describe_attacked(self, role: str) -> Attacked:
         if role == "active":

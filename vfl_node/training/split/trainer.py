@@ -223,6 +223,8 @@ def _result(session: Session, data: TrainingData, journal: Journal, first: Evalu
             defence_seconds_share=journal.share_of_defences,
             contributions=contributions_of(first.contributions) if first else None,
             unaligned=_unaligned_rows(session, journal),
+            row_weight_audit=found.get("row_weight"),
+            row_offset_audit=found.get("row_offset"),
         ),
         warnings=(
             *unaudited(session.policy.protection),
