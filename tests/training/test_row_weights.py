@@ -133,13 +133,17 @@ def test_offsets_are_attacked_too_and_the_page_says_what_was_found(synthetic: Ma
     offsets = np.random.default_rng(1).uniform(0, 6, len(parties.clinic))
     clinic = replace(parties.clinic, offsets=offsets, offset_columns={"offset": "known"})
     both = run(run.train.model_copy(update={"epochs": 2, "top": ()}), protections=(Protection(), Protection()))
-    section = both(replace(parties, clinic=clinic))[0].section
+    active, passive = both(replace(parties, clinic=clinic))
+    section = active.section
     assert section.row_weight_audit is None
     assert section.row_offset_audit["side_direction"] > 0.8
     reported = ReportedTraining(run.train, "clinic", "active", "lab", "clinic", "lab", None, 2, 9, 1)
     (remark,) = section.words(reported).remarks
     assert remark.startswith("clinic attacked its own offsets of rows with what lab got.")
     assert f"{max(section.row_offset_audit.values()):.0%} of the time" in remark
+    for of, told in ((active, True), (passive, False)):
+        (gradients_of,) = (entry.text for entry in of.disclosures["lab"] if entry.what == "gradients")
+        assert ("offset" in gradients_of) == told
 
 
 def test_noise_hides_the_heaviest_row_as_well(synthetic: Make, run: Make) -> None:

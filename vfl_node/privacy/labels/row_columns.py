@@ -26,15 +26,15 @@ def side_norm(shown: Shown) -> Tensor:
 
     The side stands for the label: rows of the rarer class have longer gradients, whatever they weigh.
     """
-    return _within_side(shown, mean_norm(shown).clamp_min(TINY).log())
+    return _centre_on_side(shown, mean_norm(shown).clamp_min(TINY).log())
 
 
 def side_direction(shown: Shown) -> Tensor:
     """How far it reaches among these: a residual, prediction minus label, grows with the offset whatever the label is."""
-    return _within_side(shown, shown.reach.clone())
+    return _centre_on_side(shown, shown.reach.clone())
 
 
-def _within_side(shown: Shown, score: Tensor) -> Tensor:
+def _centre_on_side(shown: Shown, score: Tensor) -> Tensor:
     for side in (shown.reach > 0, shown.reach <= 0):
         if bool(side.any()):
             score[side] -= score[side].median()

@@ -336,6 +336,7 @@ def _disclosures(session: Session, data: TrainingData, journal: Journal, epochs:
             answer_epsilons(receiver) if sender == session.name else None,
             noised.get(receiver) if sender == session.name else None,
             sender == session.name and data.table.weights is not None,
+            sender == session.name and data.table.offsets is not None,
         )
 
     def party_disclosures(name: str) -> tuple[Disclosure, ...]:
