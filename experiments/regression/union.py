@@ -55,8 +55,8 @@ deviation, least to most. The gain is that of the network over `psu` over the ac
 
 Settings were chosen once, and nothing was searched. Tables are those of [regression beside scikit-learn](regression.md).
 Strategies for missing rows are the default ones, without calibration. Over `psu`, half as many records again are measured: of
-these the passive party has no row, and makes one up. Draws of one table overlap. So the deviations are too small for other records.
-Two tables say little of a third.
+these the passive party has no row, and makes one up. Draws of one table overlap. So the deviations are too small for other
+records. Two tables say little of a third.
 
 | table | draws | R² over `psi` | R² over `psu` | active party alone, its rows of `psu` | gain over `psu` |
 |---|---|---|---|---|---|

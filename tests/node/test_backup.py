@@ -141,7 +141,8 @@ def test_what_is_in_a_backup_and_what_is_not(clinic: Clinic, tmp_path: Path, mod
     always |= {"schedules/index.json", "schedules/weekly.marks"}
     always |= {f"partners/lab/{name}" for name in ("secret", "ledger.log", "dummies-size.kept")}
     job = f"jobs/{clinic.done}/"
-    with_models = {f"{job}serving", f"{job}columns", f"{job}artefacts/report.json", f"{job}artefacts/{SUMS}"} if models else set()
+    of_models = ("serving", "columns", "artefacts/report.json", f"artefacts/{SUMS}")
+    with_models = {f"{job}{name}" for name in of_models} if models else set()
     assert set(found) == always | with_models | {"manifest.json", SUMS}
     data = target.read_bytes()
     assert SECRET not in data

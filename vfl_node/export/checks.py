@@ -18,8 +18,8 @@ from vfl_node.halves.half import OwnHalf
 BOUND = 1e-6
 """The largest difference, in units of the larger of 1 and the value, times the largest number that its row puts into a network.
 
-Sums of float32 lose digits in proportion to what is added, and a small sum of large numbers has lost as many as a large one. For
-predicted numbers the target's size stands for 1; a number that a row puts in counts as 1 at least.
+Sums of float32 lose digits in proportion to what is added, and a small sum of large numbers has lost as many as a large one.
+For predicted numbers the target's size stands for 1; a number that a row puts in counts as 1 at least.
 """
 
 MOST_ROWS = 1000

@@ -289,9 +289,13 @@ def _weight_words(exchange: TrainingExchange) -> str:
     """What weights of rows and of classes, and offsets, tell."""
     peer, words = exchange.peer, ""
     if exchange.weighed:
-        words += f"; each is as many times longer as its row counts more (data.weight of {peer}), so that the lengths show weights"
+        words += (
+            f"; each is as many times longer as its row counts more (data.weight of {peer}), so that the lengths show weights"
+        )
     if exchange.offset:
-        words += f"; among rows of one label, the residual in it grows with the row's offset (data.offset or exposure of {peer})"
+        words += (
+            f"; among rows of one label, the residual in it grows with the row's offset (data.offset or exposure of {peer})"
+        )
     return words + _class_weight_words(exchange.train, peer)
 
 

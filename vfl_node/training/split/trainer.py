@@ -222,6 +222,8 @@ def _result(session: Session, data: TrainingData, journal: Journal, first: Evalu
             label_privacy=_label_privacy(session, data, epochs),
             defence_seconds_share=journal.share_of_defences,
             contributions=contributions_of(first.contributions) if first else None,
+            column_contributions=contributions_of(first.column_contributions) if first else None,
+            column_movements=found.get("movements"),
             unaligned=_unaligned_rows(session, journal),
             row_weight_audit=found.get("row_weight"),
             row_offset_audit=found.get("row_offset"),
