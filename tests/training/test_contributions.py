@@ -100,9 +100,9 @@ COLUMNS = {"a": Places([0, 2], [], []), "b": Places([1], [0], []), "list": Place
 def parts_of(rows: ModelInput) -> dict[str, list[Tensor]]:
     assert rows.bags is not None
     return {
-        "a": [rows.numeric[:, 0], rows.numeric[:, 2]],
-        "b": [rows.numeric[:, 1], rows.categorical[:, 0]],
-        "list": [rows.bags[:, 0], rows.bags[:, 1]],
+        "a": [rows.numeric[:, 0].clone(), rows.numeric[:, 2].clone()],
+        "b": [rows.numeric[:, 1].clone(), rows.categorical[:, 0].clone()],
+        "list": [rows.bags[:, 0].clone(), rows.bags[:, 1].clone()],
     }
 
 
