@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.data.places import Places
+from vfl_node.data.places import ColumnPlaces
 from vfl_node.data.tables import NumericColumn
 from vfl_node.job import Evaluate
 from vfl_node.models.inputs import ModelInput
@@ -94,7 +94,7 @@ def test_so_many_rows_are_stored_and_no_more() -> None:
 
 
 ROWS = ModelInput(torch.arange(3 * 50.0).reshape(50, 3), torch.arange(100, 150)[:, None], bags=torch.arange(100).reshape(50, 2))
-COLUMNS = {"a": Places([0, 2], [], []), "b": Places([1], [0], []), "list": Places([], [], [0, 1])}
+COLUMNS = {"a": ColumnPlaces([0, 2], [], []), "b": ColumnPlaces([1], [0], []), "list": ColumnPlaces([], [], [0, 1])}
 
 
 def parts_of(rows: ModelInput) -> dict[str, list[Tensor]]:

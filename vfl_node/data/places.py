@@ -10,7 +10,7 @@ from vfl_node.data.lists import ListLevels
 
 
 @dataclass(frozen=True)
-class Places:
+class ColumnPlaces:
     """The places of one column in :class:`~vfl_node.data.features.Features`.
 
     Attributes:
@@ -24,9 +24,9 @@ class Places:
     bags: list[int] = field(default_factory=list)
 
 
-def places_of_columns(encoder: Encoder) -> dict[str, Places]:
+def places_of_columns(encoder: Encoder) -> dict[str, ColumnPlaces]:
     """Column → its places; of a date those of all its parts."""
-    found = {encoding.name: Places() for encoding in encoder.columns}
+    found = {encoding.name: ColumnPlaces() for encoding in encoder.columns}
     numbers = [encoding for encoding in encoder.columns if isinstance(encoding, Scale)]
     indicated = [encoding for encoding in numbers if encoding.indicator]
     for place, encoding in enumerate([*numbers, *indicated]):

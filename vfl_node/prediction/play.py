@@ -104,8 +104,8 @@ async def play(run: Run, predicting: Predicting) -> None:
             exchanged = own or Predicted(nothing, nothing.astype(np.float64), shared=len(result.alignment))
         predictions = report_predictions(predictor, session.job, session.name, exchanged, session.policy.protection)
         if result:  # known records are those of the training
-            own = run.data.table.take(result.alignment.rows[result.alignment.owned])
-            moved = drift_cautions(model.columns, predict_of(session.job).model, own)
+            records = run.data.table.take(result.alignment.rows[result.alignment.owned])
+            moved = drift_cautions(model.columns, predict_of(session.job).model, records)
             predictions = dataclasses.replace(predictions, warnings=(*moved, *predictions.warnings))
         keep(run, started, traffic_of(session, result), aligned=result, predictions=predictions)
     await finish(run)

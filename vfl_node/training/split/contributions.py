@@ -36,7 +36,7 @@ from torch import Tensor
 from typing_extensions import override
 
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.data.places import Places
+from vfl_node.data.places import ColumnPlaces
 from vfl_node.job.evaluate import LOWER_IS_BETTER
 from vfl_node.models.inputs import ModelInput
 from vfl_node.privacy.attachment import Attachment
@@ -142,7 +142,7 @@ def draw_rows(places: NDArray[np.int64], randomness: Randomness) -> NDArray[np.i
 
 def column_drops(
     rows: ModelInput,
-    columns: Mapping[str, Places],
+    columns: Mapping[str, ColumnPlaces],
     measure: Callable[[ModelInput], Values],
     randomness: Randomness,
 ) -> dict[str, Repeats]:
@@ -183,7 +183,7 @@ class ColumnMovements(Attachment):
         self,
         embed: Callable[[ModelInput], Tensor],
         rows: ModelInput,
-        columns: Mapping[str, Places],
+        columns: Mapping[str, ColumnPlaces],
         randomness: Randomness,
     ) -> None:
         self._embed, self._rows, self._columns, self._randomness = embed, rows, columns, randomness
@@ -208,7 +208,7 @@ def _root_mean_square(rows: Tensor) -> float:
     return float(rows.double().square().sum(dim=1).mean().sqrt())
 
 
-def _permute_column(rows: ModelInput, places: Places, randomness: Randomness) -> Iterator[ModelInput]:
+def _permute_column(rows: ModelInput, places: ColumnPlaces, randomness: Randomness) -> Iterator[ModelInput]:
     """``rows`` with one column's cells among other rows, :data:`PERMUTATIONS` times."""
 
     def swap(part: Tensor, at: list[int], order: Tensor) -> Tensor:

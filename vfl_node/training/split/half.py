@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.features import Encoder
-from vfl_node.data.places import Places, places_of_columns
+from vfl_node.data.places import ColumnPlaces, places_of_columns
 from vfl_node.data.tables import LabelColumn, Table
 from vfl_node.errors import StateError
 from vfl_node.models import architecture_of, storage
@@ -85,7 +85,7 @@ def _read_encoder(path: Path, table: Table) -> Encoder:
     return encoder
 
 
-def own_columns(session: Session, encoder: str, inputs: PositionedInput) -> dict[str, Places]:
+def own_columns(session: Session, encoder: str, inputs: PositionedInput) -> dict[str, ColumnPlaces]:
     """Where each of the party's columns stands in its ``inputs``; none where the job does not ask for them, or of images."""
     wanted = session.job.evaluate.contributions and inputs.schema.image is None
     return places_of_columns(Encoder.from_json(encoder)) if wanted else {}

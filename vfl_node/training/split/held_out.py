@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.data.places import Places
+from vfl_node.data.places import ColumnPlaces
 from vfl_node.models.inputs import ModelInput
 from vfl_node.privacy.integrity import MOST, Compared
 from vfl_node.session.session import Session
@@ -136,7 +136,7 @@ class HeldOutRows:
         evaluation: Evaluation,
         inputs: HeldOutInputs,
         rows: PositionedInput,
-        columns: Mapping[str, Places],
+        columns: Mapping[str, ColumnPlaces],
         logits_of: LogitsOf,
     ) -> Evaluation:
         """``evaluation`` with what each of the ``columns`` of this party is worth; ``rows`` has them."""
