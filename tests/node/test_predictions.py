@@ -726,8 +726,12 @@ def test_new_records_whose_ids_the_other_party_spells_otherwise_end_with_a_warni
     head, *rows = new_records(trial, "clinic", range(60, 120)).decode().splitlines()
     (tmp_path / "new.csv").write_text("\n".join([head, *(row.upper() for row in rows)]))
     before = {view["id"] for view in served.federation.client("clinic").jobs()}
+    noted = served.federation.job_folder("lab", served.model) / "columns"
+    whole = noted.read_bytes()
+    noted.write_bytes(whole[:-1])
     with served.command("clinic", "--align", "--data", tmp_path / "new.csv", "--out", tmp_path / "p.csv") as command:
         done = command.ended()
+    noted.write_bytes(whole)
     assert done.returncode == 0, done.stderr
     _, ids, found = table_of((tmp_path / "p.csv").read_bytes())
     assert (len(ids), set(found)) == (60, {None})
@@ -737,6 +741,8 @@ def test_new_records_whose_ids_the_other_party_spells_otherwise_end_with_a_warni
         (warning,) = served.federation.report(name, job_id)["alignment"]["warnings"]
         assert f"no record is shared with {OTHER[name]}" in warning
         assert spelling in warning
+        warnings = served.federation.report(name, job_id)["predictions"]["warnings"]
+        assert any("Own columns were not compared with those of job" in text for text in warnings) == (name == "lab")
 
 
 def test_new_records_must_have_the_columns_of_the_model(served: Served, trial: Any) -> None:

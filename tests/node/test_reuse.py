@@ -13,12 +13,14 @@ from safetensors.numpy import load_file
 from tests.node.test_trainings import ROLES, TRAIN, Trainings
 from vfl_node import compare
 from vfl_node.configuration.models import parse
+from vfl_node.data import stability
 from vfl_node.errors import PeerError, PeerLost, StateError, UsageError, VflError
 from vfl_node.execution.folder import JobFolder
 from vfl_node.job import Job
 from vfl_node.node.pruning import forget_alignments
 from vfl_node.node.reuse import check_reuse
 from vfl_node.node.store import Store
+from vfl_node.process.files import read_checked, write_checked
 
 AGAIN = f"align: {{reuse: first}}\n{TRAIN}"
 
@@ -149,6 +151,34 @@ def test_a_training_goes_on_from_the_model_of_an_earlier_job(kept: Kept) -> None
     assert kept.report("third")["local_metrics"]
     _, wider = kept.run("fourth", still.replace("bottom: [4], active", "bottom: [5], active"))
     assert (wider.code, "other widths" in wider.message) == ("E_MODEL", True)
+
+
+def test_a_report_says_which_own_columns_have_moved_since_the_model_was_trained(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The clinic's columns lie as they did, and its report says nothing: a control."""
+    monkeypatch.setattr(stability, "LEAST_ROWS", 50)
+    path = kept.job_folder("first", "lab").columns
+    noted = stability.NotedTable.from_json(read_checked(path))
+    first, *others = noted.columns
+    elsewhere = first.model_copy(update={"edges": tuple(edge + 1e6 for edge in first.edges or ())})
+    write_checked(path, noted.model_copy(update={"columns": (elsewhere, *others)}).to_json())
+    job = AGAIN.replace("epochs: 2", "epochs: 1, start_from: first")
+
+    def said(job_id: str, name: str) -> list[str]:
+        assert kept.job_folder(job_id, name).sealed or kept.run(job_id, job) == [None, None]
+        return [text for text in kept.report(job_id, name)["training"]["warnings"] if text.startswith("Own columns ")]
+
+    assert said("second", "clinic") == []
+    (warning,) = said("second", "lab")
+    assert warning.startswith("Own columns lie otherwise than among the records that job first trained on: ")
+    assert f": {first.name} (shifted, index " in warning
+    assert others[0].name not in warning
+    path.write_bytes(b"damaged")
+    (warning,) = said("third", "lab")
+    assert warning.startswith("Own columns were not compared with those of job first: ")
+    path.unlink()
+    assert said("fourth", "lab") == []
 
 
 JOB = "name: demo\nparties: {active: clinic, passive: lab}\n"

@@ -14,11 +14,13 @@ from vfl_node.estimate.memory import check_steps
 from vfl_node.estimate.words import describe_alignment
 from vfl_node.execution import cautions, column_cautions
 from vfl_node.execution.align import Aligned, align_or_load
+from vfl_node.execution.drifted import drift_cautions
 from vfl_node.execution.finish import finish
 from vfl_node.execution.halves import check_exportable, hand_over
 from vfl_node.execution.inputs import check_named_columns
 from vfl_node.execution.joint import estimate_joint
 from vfl_node.execution.keep import NO_HALVES, keep, traffic_of
+from vfl_node.execution.outcome import JobOutcome
 from vfl_node.execution.run import ALIGNED, KEPT, Run, agree_point
 from vfl_node.execution.sweep import SweepTrials, trial_name
 from vfl_node.gdp import Exposure
@@ -165,7 +167,14 @@ async def _train(
         after += cautions.model_cautions(results, held_out=job.evaluate.test_fraction > 0)
     for text in after:
         session.progress.emit(ResultDoubted(text))
-    own_warnings = (*before, *after, *trained.warnings, *idle, *missing_results(job, session.role, trained))
+    own_warnings = (
+        *before,
+        *_drift(run, alignment),
+        *after,
+        *trained.warnings,
+        *idle,
+        *missing_results(job, session.role, trained),
+    )
     return dataclasses.replace(trained, warnings=own_warnings)
 
 
@@ -200,6 +209,15 @@ def _cautions(run: Run, alignment: Alignment) -> tuple[str, ...]:
     for text in texts:
         session.progress.emit(ResultDoubted(text))
     return texts
+
+
+def _drift(run: Run, alignment: Alignment) -> tuple[str, ...]:
+    """Warnings of own columns that have moved since the model was trained that the job goes on from, if it does."""
+    job_id = getattr(run.session.job.train, "start_from", None)
+    if job_id is None:
+        return ()
+    own = run.data.table.take(alignment.rows[alignment.owned])
+    return drift_cautions(JobOutcome(run.folder.path.parent / job_id).columns, job_id, own)
 
 
 def missing_results(job: Job, role: Role, trained: Trained) -> tuple[str, ...]:

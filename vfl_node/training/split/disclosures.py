@@ -53,6 +53,7 @@ class TrainingExchange:
             active party's own report, if it gives such.
         noised: ε of the gradients of a row, of those that the receiver has by all jobs, and δ; likewise, of ``dp``.
         weighed: whether rows of ``peer`` have weights; in its own report alone, as nobody else knows.
+        offset: whether they have offsets; likewise.
     """
 
     peer: str
@@ -68,6 +69,7 @@ class TrainingExchange:
     answered: tuple[float, float] | None = None
     noised: tuple[float | None, float | None, float] | None = None
     weighed: bool = False
+    offset: bool = False
 
     @property
     def epochs(self) -> int:
@@ -120,7 +122,7 @@ def passive_learns(exchange: TrainingExchange) -> tuple[Disclosure, ...]:
         "gradients",
         exchange.epochs * exchange.rows.trained,
         f"from {peer} a gradient for each row of every batch: {_label_leak(labels, peer, exchange.defences, train.task)} (see "
-        f"docs/explanations/privacy/index.md){_weight_words(train, peer, weighed=exchange.weighed)}"
+        f"docs/explanations/privacy/index.md){_weight_words(exchange)}"
         f"{_defence_words(exchange.defences, 'gradients')}",
     )
     answers: tuple[Disclosure, ...] = (_answer_bound(exchange.rows, peer, *exchange.answered),) if exchange.answered else ()
@@ -283,10 +285,18 @@ def _label_leak(labels: str, peer: str, defences: Sequence[DefenceParams], task:
     return f"unless {peer} has a defence, the label {labels} can be read from the gradients almost surely"
 
 
-def _weight_words(train: Train, peer: str, *, weighed: bool) -> str:
-    """What weights of rows and of classes tell."""
-    of_rows = f"; each is as many times longer as its row counts more (data.weight of {peer}), so that the lengths show weights"
-    return (of_rows if weighed else "") + _class_weight_words(train, peer)
+def _weight_words(exchange: TrainingExchange) -> str:
+    """What weights of rows and of classes, and offsets, tell."""
+    peer, words = exchange.peer, ""
+    if exchange.weighed:
+        words += (
+            f"; each is as many times longer as its row counts more (data.weight of {peer}), so that the lengths show weights"
+        )
+    if exchange.offset:
+        words += (
+            f"; among rows of one label, the residual in it grows with the row's offset (data.offset or exposure of {peer})"
+        )
+    return words + _class_weight_words(exchange.train, peer)
 
 
 def _class_weight_words(train: Train, peer: str) -> str:

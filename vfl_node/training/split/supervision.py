@@ -50,6 +50,7 @@ class Supervision:
         owned: bool[m], which shared rows this party owns.
         labelled: those of ``training`` among them.
         table: the party's, with answers in place of labels where a defence answers for them.
+        weight_values: float64[m], the weight at each shared position, scaled; None: all rows count alike.
         offset_values: float64[m], the offset at each shared position, as the table has it; None: there are none.
         task: what the network learns, of answers where a defence randomises labels.
         own_task: the task of the labels themselves.
@@ -87,9 +88,9 @@ class Supervision:
         self.calibration = self.task.calibration(missing.calibration, mix, rate)
         self._base_rate = torch.full((len(self.owned),), self.task.rate, device=session.machine.device)
         table_weights = data.table.weights
-        self._weights: NDArray[np.float64] | None = None
+        self.weight_values: NDArray[np.float64] | None = None
         if table_weights is not None:
-            self._weights = shared_weights(table_weights, data.alignment, self.labelled, draws.derive("weights"))
+            self.weight_values = shared_weights(table_weights, data.alignment, self.labelled, draws.derive("weights"))
         self._offsets: Tensor | None = None
         if self.offset_values is not None:
             self._offset_columns = data.table.offset_columns
@@ -163,8 +164,8 @@ class Supervision:
 
     def loss(self, logits: Tensor, targets: Tensor, positions: Positions) -> Tensor:
         """The mean loss of a batch, a scalar with a graph."""
-        if self._weights is not None:  # with calibration "none" alone, whose losses are those of the task
-            weights = torch.from_numpy(self._weights[positions]).float().to(logits.device)
+        if self.weight_values is not None:  # with calibration "none" alone, whose losses are those of the task
+            weights = torch.from_numpy(self.weight_values[positions]).float().to(logits.device)
             return (self.task.losses(logits, targets) * weights).mean()
         return self.calibration.loss(logits, targets, self.base_rate(positions))
 
@@ -178,13 +179,15 @@ class Supervision:
 
     def mean_loss(self, positions: Positions, scores: NDArray[np.float64]) -> float | None:
         """How far ``scores`` of own rows are from what was to be learnt."""
-        weights = None if self._weights is None else self._weights[positions]
+        weights = None if self.weight_values is None else self.weight_values[positions]
         return self.task.mean_loss(self._answers[positions], scores, weights)
 
     @property
     def largest_weight(self) -> float:
         """The most that a row counts in the loss, by its class and by itself."""
-        return self.task.largest_weight * (1.0 if self._weights is None else float(self._weights[self._training].max()))
+        return self.task.largest_weight * (
+            1.0 if self.weight_values is None else float(self.weight_values[self._training].max())
+        )
 
     def tensors(self) -> dict[str, Tensor]:
         """What a checkpoint must hold."""
