@@ -17,7 +17,7 @@ from vfl_node.errors import PeerError, PeerLost, StateError, UsageError, VflErro
 from vfl_node.execution.folder import JobFolder
 from vfl_node.job import Job
 from vfl_node.node.pruning import forget_alignments
-from vfl_node.node.reuse import check_reuse
+from vfl_node.node.reuse import check_reuse, list_kept
 from vfl_node.node.store import Store
 
 AGAIN = f"align: {{reuse: first}}\n{TRAIN}"
@@ -151,6 +151,82 @@ def test_a_training_goes_on_from_the_model_of_an_earlier_job(kept: Kept) -> None
     assert (wider.code, "other widths" in wider.message) == ("E_MODEL", True)
 
 
+AUTO = f"align: {{reuse: auto}}\n{TRAIN}"
+BOTH = dict.fromkeys(ROLES, ("second", "first"))
+
+
+def aligned(kept: Kept) -> bool:
+    """Whether the last job aligned, by what the lab has sent."""
+    return {"Remembered", "SetSize"} <= set(kept.sent)
+
+
+def test_the_newest_alignment_that_both_have_kept_is_used(kept: Kept) -> None:
+    """With the same records held out, and counted as a training; the report says which. The control: the lab has none."""
+    assert kept.run("second") == [None, None]
+    kept.end("second")
+    kept.sent.clear()
+    assert kept.run("third", AUTO, kept=BOTH) == [None, None]
+    assert not aligned(kept)
+    assert {"KeptAlignments", "Reused"} <= set(kept.sent)
+    for name in ROLES:
+        assert np.array_equal(kept.rows("third", name)[0], kept.rows("second", name)[0])
+        assert kept.report("third", name)["alignment"]["reused"] == "second"
+        assert kept.counted(name) == 3
+    assert kept.job_folder("third", "lab").split.read_bytes() == kept.job_folder("second", "lab").split.read_bytes()
+    assert kept.run("fourth", AUTO, kept=BOTH | {"lab": ("first",)}) == [None, None]
+    assert kept.report("fourth")["alignment"]["reused"] == "first"
+    assert not aligned(kept)
+    assert kept.run("fifth", AUTO, kept=BOTH | {"lab": ()}) == [None, None]
+    assert aligned(kept)
+    assert kept.report("fifth")["alignment"]["reused"] is None
+
+
+@pytest.mark.parametrize("change", ["grown", "gone", "damaged", "another"])
+def test_where_one_party_has_none_of_the_same_records_all_align(kept: Kept, change: str, tmp_path: Path) -> None:
+    head, rows = lines_of(kept, "lab")
+    folder = kept.job_folder("first", "lab")
+    if change in ("grown", "gone"):
+        kept.files["lab"] = tmp_path / "other.csv"
+        more = ["new-1," + rows[0].partition(",")[2]]
+        kept.files["lab"].write_text("\n".join([head, *(rows + more if change == "grown" else rows[2:])]) + "\n")
+    elif change == "damaged":
+        whole = (folder.path / "alignment").read_bytes()
+        (folder.path / "alignment").write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    else:
+        folder.split.unlink()
+    assert kept.run("second", AUTO, kept=dict.fromkeys(ROLES, ("first",))) == [None, None]
+    assert aligned(kept)
+    assert kept.report("second")["alignment"]["reused"] is None
+
+
+@pytest.mark.parametrize("lost", ["nothing", "here", "there"])
+def test_what_was_agreed_on_holds_for_later_attempts(kept: Kept, lost: str) -> None:
+    """The lab has heard nothing yet when it dies; the clinic has kept the decision, whatever either would choose by now."""
+    both = dict.fromkeys(ROLES, ("first",))
+    assert any(isinstance(each, PeerLost) for each in kept.run("second", AUTO, kept=both, dies_before="Reused"))
+    assert kept.job_folder("second", "clinic").reused == "first"
+    if lost != "nothing":
+        kept.job_folder("first", "clinic" if lost == "here" else "lab").forget_alignment()
+    if lost == "here":
+        with pytest.raises(StateError, match="the alignment of job first is not kept here") as gone:
+            kept.run("second", AUTO, attempt=2)
+        assert gone.value.code == "E_REUSE_ALIGN"
+        return
+    (kept.job_folder("second", "lab").path / "reused").unlink(missing_ok=True)
+    ends = kept.run("second", AUTO, attempt=2, kept={"lab": ["first"]})
+    if lost == "nothing":
+        assert ends == [None, None]
+        assert kept.report("second")["alignment"]["reused"] == "first"
+    else:
+        assert (ends[0].code, "has not kept the alignment of job first" in ends[0].message) == ("E_REUSE_ALIGN", True)
+
+
+def test_that_none_was_agreed_on_holds_too(kept: Kept) -> None:
+    assert any(isinstance(each, PeerLost) for each in kept.run("second", AUTO, dies_before="SetSize"))
+    assert kept.run("second", AUTO, attempt=2, kept=dict.fromkeys(ROLES, ("first",))) == [None, None]
+    assert kept.report("second")["alignment"]["reused"] is None
+
+
 JOB = "name: demo\nparties: {active: clinic, passive: lab}\n"
 
 
@@ -201,10 +277,21 @@ def test_only_a_job_of_the_same_parties_tables_and_terms_may(tmp_path: Path) -> 
             job("train: {start_from: first-0}")
         with pytest.raises(StateError, match="of job nobody is not kept here"):
             check_reuse(store, job("align: {protocol: psi, reuse: nobody}"))
+        auto = job("align: {protocol: psi, reuse: auto}")
+        check_reuse(store, auto)
+        check_reuse(store, job("align: {protocol: psu, reuse: auto}"))
+        assert list_kept(store, auto)[-3:] == ["first-2", "first-1", "first-0"]
+        assert list_kept(store, job("align: {protocol: psu, reuse: auto}")) == []
+        assert list_kept(store, job("align: {protocol: psi}")) == []
         waiting = store.add(job("align: {protocol: psi, reuse: first-0}"), submitter="clinic", job_id="waiting")
         forget_alignments(store, 2)
         check_reuse(store, waiting.job)  # which may use it still
         store.update(waiting, state="failed", code="E_CANCELLED")
+        agreed = store.add(auto, submitter="clinic", job_id="agreed")
+        store.job_folder(agreed).keep_reused("first-0")
+        forget_alignments(store, 2)
+        check_reuse(store, job("align: {protocol: psi, reuse: first-0}"))
+        store.update(agreed, state="failed", code="E_CANCELLED")
         forget_alignments(store, 2)
         check_reuse(store, job("align: {protocol: psi, reuse: first-1}"))
         with pytest.raises(StateError, match="of job first-0 is not kept here"):

@@ -10,7 +10,7 @@ from vfl_node.alignment.protocols import align
 from vfl_node.errors import PeerError
 from vfl_node.execution.overlap import OverlapDoubt, doubt_overlap
 from vfl_node.execution.recognisable import key_cautions
-from vfl_node.execution.reuse import copy_records, earlier_folder, reuse_alignment
+from vfl_node.execution.reuse import agree_reuse, copy_records, recall_records, reuse_alignment, reused_job, source_folder
 from vfl_node.execution.run import Run
 from vfl_node.process import failpoints
 from vfl_node.progress import OverlapDoubted, ResultDoubted
@@ -26,6 +26,7 @@ class Aligned:
         seconds: wall time, waiting for the peers included.
         traffic: of its phase.
         doubt: that the ids may not meet, if so few records are shared.
+        reused: the job whose alignment it is, if it is that of an earlier one.
         recognisable: what the coordinator of a linkage recognises by a public list, if this party's owner has one.
     """
 
@@ -33,7 +34,21 @@ class Aligned:
     seconds: float
     traffic: Traffic
     doubt: OverlapDoubt | None = None
+    reused: str | None = None
     recognisable: tuple[str, ...] = ()
+
+
+async def settle_reuse(run: Run) -> Run:
+    """The run with the records and held-out rows of the earlier alignment that all data parties use again, if there is one.
+
+    Raises, and leaks: as :func:`vfl_node.execution.reuse.agree_reuse`.
+    """
+    session, data = run.session, run.data
+    if (job_id := await agree_reuse(session, run.folder, data.table, run.kept)) is None:
+        return run
+    table, split = recall_records(data.whole, run.folder, job_id, session.memory)
+    session = dataclasses.replace(session, attempt=dataclasses.replace(session.attempt, split=split))
+    return dataclasses.replace(run, session=session, inputs=dataclasses.replace(data, table=table))
 
 
 async def align_or_load(run: Run, *, resume: bool) -> Aligned:
@@ -52,11 +67,11 @@ async def align_or_load(run: Run, *, resume: bool) -> Aligned:
     known = key_cautions(session.job, session.policy.protection.linkage, run.data.table.keys, session.name)
     for text in known:
         session.progress.emit(ResultDoubted(text))
-    stored, reuse = folder.load_alignment(session.others) if resume else None, session.job.align.reuse
+    stored, reuse = folder.load_alignment(session.others) if resume else None, reused_job(session.job, folder)
     if stored is None and reuse:
         began = session.machine.clock()
-        source = folder if folder.keeps_alignment else earlier_folder(folder, reuse)
-        alignment = await reuse_alignment(session, source, session.others)
+        source = source_folder(folder, reuse)
+        alignment = await reuse_alignment(session, source, reuse)
         stored = alignment, session.machine.clock() - began, session.traffic()["align"]
         if source is not folder:
             copy_records(source, folder)  # first: a later attempt goes by these, also where the earlier job has been pruned
@@ -83,4 +98,4 @@ async def align_or_load(run: Run, *, resume: bool) -> Aligned:
             doubt.check()
         raise
     folder.remove_lists()
-    return Aligned(*stored, doubt, known)
+    return Aligned(*stored, doubt, reuse, known)

@@ -145,6 +145,24 @@ class JobFolder(JobOutcome):
         return self.path / "earlier-split"
 
     @property
+    def reused(self) -> str | None:
+        """The job whose alignment the parties of a job with ``align.reuse: auto`` have agreed to use again.
+
+        Returns:
+            An empty text if they agreed on none, and None if they have not met yet.
+
+        Raises:
+            StateError: it is damaged (``E_STATE_CORRUPT``).
+        """
+        with suppress(FileNotFoundError):
+            return read_checked(self.path / "reused", hint=_ANEW).decode()
+        return None
+
+    def keep_reused(self, job_id: str) -> None:
+        """Keep for all later attempts what :attr:`reused` says."""
+        write_checked(self.path / "reused", job_id.encode())
+
+    @property
     def keeps_alignment(self) -> bool:
         """Whether another job can use the alignment again."""
         return self._alignment.exists() and self.rows.exists()

@@ -13,7 +13,7 @@ from vfl_node.errors import PolicyError
 from vfl_node.estimate.memory import check_steps
 from vfl_node.estimate.words import describe_alignment
 from vfl_node.execution import cautions, column_cautions
-from vfl_node.execution.align import Aligned, align_or_load
+from vfl_node.execution.align import Aligned, align_or_load, settle_reuse
 from vfl_node.execution.finish import finish
 from vfl_node.execution.inputs import check_named_columns
 from vfl_node.execution.joint import estimate_joint
@@ -23,6 +23,7 @@ from vfl_node.execution.sweep import SweepTrials, trial_name
 from vfl_node.gdp import Exposure
 from vfl_node.job import Job
 from vfl_node.job.alignment import ALIGNMENTS
+from vfl_node.job.names import AUTO
 from vfl_node.job.training import TrainerConfig
 from vfl_node.privacy.attack_limit import check_limit, strongest
 from vfl_node.privacy.defences.idle import idle_defences, idle_feature_audit, idle_label_limit
@@ -47,23 +48,26 @@ async def play(run: Run) -> None:
 
     Leaks: what the job's alignment and training leak. The report states it in words.
     """
-    session, folder = run.session, run.folder
-    started = utc_now()
+    folder, started = run.folder, utc_now()
     if not folder.whole:
         _reserve(run)
     checkpoints = FileCheckpoints(folder.checkpoints)
-    trials = session.job.sweep and SweepTrials(folder, len(session.job.sweep.settings()))
-    points = [ALIGNED, *(trials.points() if trials else checkpoints.names())] if folder.load_alignment(session.others) else []
+    job = run.session.job
+    trials = job.sweep and SweepTrials(folder, len(job.sweep.settings()))
+    has_aligned = folder.load_alignment(run.session.others) is not None
+    points = [ALIGNED, *(trials.points() if trials else checkpoints.names())] if has_aligned else []
     if folder.whole:
         points.append(KEPT)
     point = await agree_point(run, points)
+    if point is None and job.align.reuse == AUTO:
+        run = await settle_reuse(run)
     if point != KEPT:
         trainer = _prepare(run)
         result = await align_or_load(run, resume=point is not None)
         trained = None
         if trainer:
             trained = await _train(run, trainer, result, trials or checkpoints, None if point == ALIGNED else point)
-        keep(run, started, traffic_of(session, result), aligned=result, trained=trained)
+        keep(run, started, traffic_of(run.session, result), aligned=result, trained=trained)
     await finish(run)
 
 
