@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -10,15 +12,24 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
+from tests.node.several import SeveralTrial
 from tests.node.test_trainings import ROLES, TRAIN, Trainings
 from vfl_node import compare
 from vfl_node.configuration.models import parse
+from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import PeerError, PeerLost, StateError, UsageError, VflError
+from vfl_node.execution.conversations import conversations
 from vfl_node.execution.folder import JobFolder
+from vfl_node.execution.inputs import read_input
+from vfl_node.execution.live import LiveProgress, Stop
+from vfl_node.execution.run import set_up
 from vfl_node.job import Job
+from vfl_node.node.partners import Partner
 from vfl_node.node.pruning import forget_alignments
 from vfl_node.node.reuse import check_reuse, list_kept
 from vfl_node.node.store import Store
+from vfl_node.settings.node import Data, Settings
+from vfl_node.transport.memory import memory_channels, run_together
 
 AGAIN = f"align: {{reuse: first}}\n{TRAIN}"
 
@@ -227,6 +238,45 @@ def test_that_none_was_agreed_on_holds_too(kept: Kept) -> None:
     assert kept.report("second")["alignment"]["reused"] is None
 
 
+def run_of_several(several: SeveralTrial, folder: Path, job_id: str, kept: Mapping[str, Sequence[str]]) -> list[Any]:
+    """What became of a job that aligns, at the clinic, the lab and the insurer; ``kept``: which jobs each can use again."""
+    job = several.job("align: {protocol: psi, reuse: auto}", passive=("lab", "insurer"))
+    channels: dict[str, dict[str, Any]] = {name: {} for name in job.parties.data}
+    for other in job.parties.passive:
+        channels["clinic"][other], channels[other]["clinic"] = memory_channels("clinic", other, job_id=job_id)
+    runs = []
+    for name, own in channels.items():
+        data = Data(path=several.files[name], label="label" if name == "clinic" else None)
+        settings = Settings(name=name, role=ROLES.get(name, "passive"), data=data, insecure_loopback=True, device="cpu")
+        memories = {peer: Partner(folder / "partners" / name, peer) for peer in job.parties.others(name)}
+        run = set_up(
+            settings,
+            job,
+            job_id,
+            read_input(settings, job),
+            Randomness(f"{job_id} {name}".encode().ljust(32)),
+            JobFolder(folder / name / job_id),
+            LiveProgress(job_id, Stop()),
+            1,
+            memories,
+            own,
+            kept=kept.get(name, ()),
+        )
+        runs += [(protocol, own.values()) for protocol in conversations(run)]
+    return run_together(*runs)
+
+
+def test_with_several_passive_parties_all_must_have_it(several: SeveralTrial, ram: Path) -> None:
+    def reused(job_id: str, name: str) -> Any:
+        return json.loads((ram / name / job_id / "artefacts" / "report.json").read_text())["alignment"]["reused"]
+
+    parties = ("clinic", "lab", "insurer")
+    assert run_of_several(several, ram, "first", {}) == [None] * 3
+    for job_id, lacking in (("second", "nobody"), ("third", "insurer"), ("fourth", "clinic")):
+        assert run_of_several(several, ram, job_id, dict.fromkeys({*parties} - {lacking}, ("first",))) == [None] * 3
+        assert {reused(job_id, name) for name in parties} == {"first" if lacking == "nobody" else None}
+
+
 JOB = "name: demo\nparties: {active: clinic, passive: lab}\n"
 
 
@@ -280,8 +330,8 @@ def test_only_a_job_of_the_same_parties_tables_and_terms_may(tmp_path: Path) -> 
         auto = job("align: {protocol: psi, reuse: auto}")
         check_reuse(store, auto)
         check_reuse(store, job("align: {protocol: psu, reuse: auto}"))
-        assert list_kept(store, auto)[-3:] == ["first-2", "first-1", "first-0"]
-        assert list_kept(store, job("align: {protocol: psu, reuse: auto}")) == []
+        assert list_kept(store, auto) == ["first-2", "first-1", "first-0"]
+        assert not {"first-0", "first-1", "first-2"} & {*list_kept(store, job("align: {protocol: psu, reuse: auto}"))}
         assert list_kept(store, job("align: {protocol: psi}")) == []
         waiting = store.add(job("align: {protocol: psi, reuse: first-0}"), submitter="clinic", job_id="waiting")
         forget_alignments(store, 2)

@@ -121,7 +121,7 @@ def _list_steps(job: Job) -> Iterator[str]:
         return
     matched, order = words_of(align.spec).title, f"the shared order is {align.spec.shared_rows}"
     if align.reuse == AUTO:
-        yield f"An alignment of the same records on these terms that {data} have all kept is used again, with its held-out rows."
+        yield f"An alignment of the same records on these terms that {data} have kept is used again, with its held-out rows."
         yield f"If there is none, the records of {data} are matched by {matched}: {order}."
     elif align.reuse:
         yield f"Nothing is aligned anew: the records are those of {data} that job {align.reuse} matched by {matched}; {order}."
