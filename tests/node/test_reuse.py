@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +23,18 @@ from vfl_node.execution.conversations import conversations
 from vfl_node.execution.folder import JobFolder
 from vfl_node.execution.inputs import read_input
 from vfl_node.execution.live import LiveProgress, Stop
+from vfl_node.execution.reuse import reused_job
 from vfl_node.execution.run import set_up
 from vfl_node.job import Job
 from vfl_node.node.partners import Partner
 from vfl_node.node.pruning import forget_alignments
 from vfl_node.node.reuse import check_reuse, list_kept
 from vfl_node.node.store import Store
+from vfl_node.process.files import write_checked
 from vfl_node.settings.node import Data, Settings
+from vfl_node.training.network import half as network_half
+from vfl_node.training.split import half, passive, supervision
+from vfl_node.training.split.missing.labels import contract
 from vfl_node.transport.memory import memory_channels, run_together
 
 AGAIN = f"align: {{reuse: first}}\n{TRAIN}"
@@ -162,6 +168,83 @@ def test_a_training_goes_on_from_the_model_of_an_earlier_job(kept: Kept) -> None
     assert (wider.code, "other widths" in wider.message) == ("E_MODEL", True)
 
 
+@dataclass
+class Draws:
+    """What the halves of some trainings have drawn, one of each kind for each training, in order.
+
+    Attributes:
+        rows: a digest of the columns at each position, of the lab.
+        owned: bool[m], which positions the lab owns.
+        noise: where the draws of its defences begin.
+        labels: where the draws of the clinic's synthetic labels begin.
+    """
+
+    rows: list[Any] = field(default_factory=list)
+    owned: list[Any] = field(default_factory=list)
+    noise: list[bytes] = field(default_factory=list)
+    labels: list[bytes] = field(default_factory=list)
+
+
+@pytest.fixture
+def draws(monkeypatch: pytest.MonkeyPatch) -> Draws:
+    found = Draws()
+
+    def encode(session: Any, data: Any, *given: Any) -> Any:
+        encoder, inputs = half.encode(session, data, *given)
+        found.rows.append(np.array(inputs.take(np.arange(len(data.alignment))).digests()))
+        found.owned.append(data.alignment.owned)
+        return encoder, inputs
+
+    def way_out(session: Any, sender: Any, randomness: Any, *given: Any) -> Any:
+        found.noise.append(randomness.bytes(8))
+        return network_half.way_out(session, sender, randomness, *given)
+
+    def build(strategy: Any, known: Any) -> Any:
+        found.labels.append(known.randomness.bytes(8))
+        return contract.build(strategy, known)
+
+    monkeypatch.setattr(passive, "encode", encode)
+    monkeypatch.setattr(passive, "way_out", way_out)
+    monkeypatch.setattr(supervision, "build", build)
+    return found
+
+
+@pytest.mark.parametrize(("labels", "same"), [("random-pos", True), ("random-pred", False)])
+def test_synthetic_rows_are_those_of_the_first_training_and_all_else_is_drawn_anew(
+    trial: Any, ram: Path, draws: Draws, labels: str, same: bool
+) -> None:
+    """Also of a job that uses the alignment of one that used it. The control is a folder without the seed, as earlier ones are.
+
+    Labels that are drawn in each step differ, and so does noise: of what is the same in two trainings the difference tells.
+    """
+    kept, train = Kept(trial, ram), TRAIN.replace("train: {", f"train: {{missing: {{labels: {labels}}}, ")
+    for job_id, align in (("first", ""), ("second", "align: {reuse: first}\n"), ("third", "align: {reuse: second}\n")):
+        assert kept.run(job_id, align + train) == [None, None]
+        kept.end(job_id)
+    for later in (1, 2):
+        assert (draws.rows[later] == draws.rows[0]).all()
+        assert (draws.labels[later] == draws.labels[0]) == same
+    assert len(set(draws.noise)) == 3
+    secret = kept.job_folder("third", "lab").synthetic
+    assert secret.stat().st_mode & 0o077 == 0
+    for name in ROLES:
+        kept.job_folder("third", name).synthetic.unlink()
+    assert kept.run("fourth", "align: {reuse: third}\n" + train) == [None, None]
+    moved = draws.rows[3] != draws.rows[0]
+    assert not moved[draws.owned[0]].any()
+    assert moved[~draws.owned[0]].mean() > 0.9
+    kept.job_folder("second", "lab").forget_alignment()
+    assert not kept.job_folder("second", "lab").synthetic.exists()
+
+
+def test_all_trials_of_a_sweep_have_the_same_synthetic_rows(trial: Any, ram: Path, draws: Draws) -> None:
+    sweep = TRAIN.replace("0.3}", "0.2, validation_fraction: 0.2}\nsweep: {over: {learning_rate: [0.001, 0.01, 0.1]}}")
+    assert Kept(trial, ram).run("first", sweep) == [None, None]
+    assert len(draws.rows) > 2
+    assert all((rows == draws.rows[0]).all() for rows in draws.rows)
+    assert len(set(draws.noise)) == 3
+
+
 AUTO = f"align: {{reuse: auto}}\n{TRAIN}"
 BOTH = dict.fromkeys(ROLES, ("second", "first"))
 
@@ -215,7 +298,7 @@ def test_what_was_agreed_on_holds_for_later_attempts(kept: Kept, lost: str) -> N
     """The lab has heard nothing yet when it dies; the clinic has kept the decision, whatever either would choose by now."""
     both = dict.fromkeys(ROLES, ("first",))
     assert any(isinstance(each, PeerLost) for each in kept.run("second", AUTO, kept=both, dies_before="Reused"))
-    assert kept.job_folder("second", "clinic").reused == "first"
+    assert reused_job(kept.trial.job(AUTO), kept.job_folder("second", "clinic").path) == "first"
     if lost != "nothing":
         kept.job_folder("first", "clinic" if lost == "here" else "lab").forget_alignment()
     if lost == "here":
@@ -338,7 +421,7 @@ def test_only_a_job_of_the_same_parties_tables_and_terms_may(tmp_path: Path) -> 
         check_reuse(store, waiting.job)  # which may use it still
         store.update(waiting, state="failed", code="E_CANCELLED")
         agreed = store.add(auto, submitter="clinic", job_id="agreed")
-        store.job_folder(agreed).keep_reused("first-0")
+        write_checked(store.job_folder(agreed).path / "reused", b"first-0")
         forget_alignments(store, 2)
         check_reuse(store, job("align: {protocol: psi, reuse: first-0}"))
         store.update(agreed, state="failed", code="E_CANCELLED")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from contextlib import suppress
 from dataclasses import dataclass
 
 from vfl_node.alignment.alignment import Alignment, OwnRecords
@@ -13,6 +14,7 @@ from vfl_node.execution.recognisable import key_cautions
 from vfl_node.execution.reuse import agree_reuse, copy_records, recall_records, reuse_alignment, reused_job, source_folder
 from vfl_node.execution.run import Run
 from vfl_node.process import failpoints
+from vfl_node.process.files import read_checked, write_checked
 from vfl_node.progress import OverlapDoubted, ResultDoubted
 from vfl_node.transport.pipe import Traffic
 
@@ -67,7 +69,7 @@ async def align_or_load(run: Run, *, resume: bool) -> Aligned:
     known = key_cautions(session.job, session.policy.protection.linkage, run.data.table.keys, session.name)
     for text in known:
         session.progress.emit(ResultDoubted(text))
-    stored, reuse = folder.load_alignment(session.others) if resume else None, reused_job(session.job, folder)
+    stored, reuse = folder.load_alignment(session.others) if resume else None, reused_job(session.job, folder.path)
     if stored is None and reuse:
         began = session.machine.clock()
         source = source_folder(folder, reuse)
@@ -75,6 +77,7 @@ async def align_or_load(run: Run, *, resume: bool) -> Aligned:
         stored = alignment, session.machine.clock() - began, session.traffic()["align"]
         if source is not folder:
             copy_records(source, folder)  # first: a later attempt goes by these, also where the earlier job has been pruned
+        _keep_synthetic(run)
         folder.save_alignment(*stored)
     elif stored is None:
         records = OwnRecords(run.data.table.ids, run.data.whole.identity, run.data.table.keys, run.data.name)
@@ -83,6 +86,7 @@ async def align_or_load(run: Run, *, resume: bool) -> Aligned:
         alignment = await align(dataclasses.replace(session, attempt=attempt), records)
         stored = alignment, session.machine.clock() - began, session.traffic()["align"]
         failpoints.reach("align-keep")
+        _keep_synthetic(run)
         folder.save_alignment(*stored)
         failpoints.reach("aligned")
     # Before all know that all are done, so that no party hears of another's stop while it still counts.
@@ -99,3 +103,21 @@ async def align_or_load(run: Run, *, resume: bool) -> Aligned:
         raise
     folder.remove_lists()
     return Aligned(*stored, doubt, reuse, known)
+
+
+def _keep_synthetic(run: Run) -> None:
+    """Keep the seed of synthetic rows, where this party may need any: all trainings over the alignment make up the same ones.
+
+    A peer that knows which positions are which in two trainings sees otherwise which rows have changed: the synthetic ones
+    (docs/explanations/privacy/repeated-jobs.md). An earlier version has kept no seed; then this job draws one.
+    """
+    session, kept = run.session, run.folder.synthetic
+    if session.role in session.job.align.spec.synthetic_rows_at and not kept.exists():
+        write_checked(kept, session.randomness.derive("train").derive("draws").bytes(32))
+
+
+def recall_synthetic(run: Run) -> bytes | None:
+    """What :func:`_keep_synthetic` has kept; None: an earlier version aligned. Raises StateError: it is damaged."""
+    with suppress(FileNotFoundError):
+        return read_checked(run.folder.synthetic, hint="leave align.reuse out")
+    return None

@@ -145,22 +145,9 @@ class JobFolder(JobOutcome):
         return self.path / "earlier-split"
 
     @property
-    def reused(self) -> str | None:
-        """The job whose alignment the parties of a job with ``align.reuse: auto`` have agreed to use again.
-
-        Returns:
-            An empty text if they agreed on none, and None if they have not met yet.
-
-        Raises:
-            StateError: it is damaged (``E_STATE_CORRUPT``).
-        """
-        with suppress(FileNotFoundError):
-            return read_checked(self.path / "reused", hint=_ANEW).decode()
-        return None
-
-    def keep_reused(self, job_id: str) -> None:
-        """Keep for all later attempts what :attr:`reused` says."""
-        write_checked(self.path / "reused", job_id.encode())
+    def synthetic(self) -> Path:
+        """The seed of synthetic rows (:mod:`vfl_node.execution.synthetic`), for jobs that use the alignment again."""
+        return self.path / "synthetic"
 
     @property
     def keeps_alignment(self) -> bool:
@@ -170,7 +157,7 @@ class JobFolder(JobOutcome):
     def forget_alignment(self) -> None:
         """Remove what other jobs could use again, unless predictions need it."""
         if not self.keeps_predictor(self.path):
-            for path in (self._alignment, self.rows, self.split):
+            for path in (self._alignment, self.rows, self.split, self.synthetic):
                 remove(path)
 
     @property
@@ -333,7 +320,7 @@ class JobFolder(JobOutcome):
         if self._predictor.exists():
             remaining |= {self._predictor, self.shown}
         if self._predictor.exists() or self.keeps_alignment:
-            remaining |= {self._alignment, self.rows, self.split}
+            remaining |= {self._alignment, self.rows, self.split, self.synthetic}
         if (self.path / _EARLIER_PREDICTOR).exists():
             remaining |= {self.path / _EARLIER_PREDICTOR, self.path / "alignment.safetensors"}
         if self.trial.transcript:

@@ -32,6 +32,8 @@ from vfl_node.transport.generated.vfl.v1 import alignment_pb2
 
 REUSE = "E_REUSE_ALIGN"
 
+_AGREED = "reused"
+
 MOST_OFFERED = 16
 """Alignments of which a party says that it has kept them, the newest ones."""
 
@@ -86,9 +88,24 @@ def read_split(folder: JobFolder, job_id: JobId) -> bytes | None:
     return None
 
 
-def reused_job(job: Job, folder: JobFolder) -> JobId | None:
-    """The earlier job whose alignment ``job`` uses; None: none, or with ``auto`` not yet. Raises StateError if damaged."""
-    return (folder.reused or None) if job.align.reuse == AUTO else job.align.reuse
+def reused_job(job: Job, path: Path) -> JobId | None:
+    """The earlier job whose alignment ``job`` uses, whose folder is at ``path``; None: none, or with ``auto`` not yet.
+
+    Raises:
+        StateError: what the parties have agreed on is damaged (``E_STATE_CORRUPT``).
+    """
+    return (_read_agreed(path) or None) if job.align.reuse == AUTO else job.align.reuse
+
+
+def _read_agreed(path: Path) -> JobId | None:
+    """What the parties have agreed on, for all attempts: a job, or none (an empty text); None: they have not met yet."""
+    with suppress(FileNotFoundError):
+        return read_checked(path / _AGREED, hint="submit the job again as a new one").decode()
+    return None
+
+
+def _keep_agreed(path: Path, job_id: JobId) -> None:
+    write_checked(path / _AGREED, job_id.encode())
 
 
 def recall_records(table: Table, folder: JobFolder, job_id: JobId, memory: Memory) -> tuple[Table, bytes | None]:
@@ -103,8 +120,10 @@ def source_folder(folder: JobFolder, job_id: JobId) -> JobFolder:
 
 
 def copy_records(earlier: JobFolder, folder: JobFolder) -> None:
-    """Keep in ``folder`` which records took part in an earlier job, and which were held out. Raises OSError, StateError."""
+    """Keep in ``folder`` which records took part in an earlier job, and what was drawn for them. Raises OSError, StateError."""
     write_checked(folder.rows, read_checked(earlier.rows))
+    if earlier.synthetic.exists():
+        write_checked(folder.synthetic, read_checked(earlier.synthetic))
     if split := read_split(earlier, earlier.path.name):
         write_checked(folder.earlier_split, split)
 
@@ -144,7 +163,7 @@ async def agree_reuse(session: Session, folder: JobFolder, table: Table, kept: S
         changed since; to a passive one which of these all have. By the marks of an alignment each sees, too, whether records
         have changed.
     """
-    before = folder.reused
+    before = _read_agreed(folder.path)
     if before:
         offered = {_load(session, source_folder(folder, before), before)[1]: before}
     else:
@@ -159,7 +178,7 @@ async def agree_reuse(session: Session, folder: JobFolder, table: Table, kept: S
                 raise _lack_error(lacking[0], before)
             chosen = next((digest for digest in offered if all(digest in each for each in theirs.values())), b"")
             job_id = offered.get(chosen, "")
-            folder.keep_reused(job_id)  # first: what a peer has heard holds for this party, too
+            _keep_agreed(folder.path, job_id)  # first: what a peer has heard holds for this party, too
             for channel in session.data_peers.values():
                 await channel.send(alignment_pb2.Reused(sha256=chosen))
         else:
@@ -168,7 +187,7 @@ async def agree_reuse(session: Session, folder: JobFolder, table: Table, kept: S
             job_id = offered.get(chosen, "")
             if (chosen and not job_id) or (before is not None and job_id != before):
                 raise ProtocolError(f"{session.peer.peer} chooses an alignment that this party has not offered", code="E_ORDER")
-            folder.keep_reused(job_id)
+            _keep_agreed(folder.path, job_id)
     return job_id or None
 
 

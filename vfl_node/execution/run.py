@@ -155,7 +155,7 @@ def set_up(
         part = table
         if not job.predict:
             memory = join_memories([memories[name] for name in job.parties.others(settings.name)])
-            if reuse := reused_job(job, folder):
+            if reuse := reused_job(job, folder.path):
                 part, split = recall_records(table, folder, reuse, memory)
                 start = copy_model(job, folder)
             else:

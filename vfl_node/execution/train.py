@@ -13,7 +13,7 @@ from vfl_node.errors import PolicyError
 from vfl_node.estimate.memory import check_steps
 from vfl_node.estimate.words import describe_alignment
 from vfl_node.execution import cautions, column_cautions
-from vfl_node.execution.align import Aligned, align_or_load, settle_reuse
+from vfl_node.execution.align import Aligned, align_or_load, recall_synthetic, settle_reuse
 from vfl_node.execution.finish import finish
 from vfl_node.execution.inputs import check_named_columns
 from vfl_node.execution.joint import estimate_joint
@@ -143,7 +143,8 @@ async def _train(
     if session.recording.transcript and session.role == "active":
         session.recording.transcript.keep_rows(alignment.rows)
     before, joint = _cautions(run, alignment), _estimate_joint(run)
-    own = dataclasses.replace(session, randomness=session.randomness.derive("train"))
+    attempt = dataclasses.replace(session.attempt, synthetic=recall_synthetic(run))
+    own = dataclasses.replace(session, randomness=session.randomness.derive("train"), attempt=attempt)
     data = TrainingData(alignment, run.data.table, number, spent, run.data.name, run.data.whole)
     if isinstance(kept, SweepTrials):
         trained = await kept.run(own, data, trainer, resume)

@@ -10,7 +10,7 @@ from typing import Protocol
 import structlog
 
 from vfl_node.execution.folder import JobFolder
-from vfl_node.job.names import AUTO
+from vfl_node.execution.reuse import reused_job
 from vfl_node.node.record import Record
 from vfl_node.settings.retention import NOTICE_DAYS, Retention
 
@@ -77,9 +77,7 @@ def _find_used(record: Record, path: Path) -> str | None:
     if record.predict:
         model: str = record.predict["model"]
         return model
-    if (reuse := record.job.align.reuse) != AUTO:
-        return reuse
-    return JobFolder(path).reused if path.is_dir() else None
+    return reused_job(record.job, path)
 
 
 def choose(records: Sequence[Record], folders: Path, limits: Retention, *, models: bool) -> list[Record]:
