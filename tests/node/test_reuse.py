@@ -30,7 +30,7 @@ from vfl_node.node.partners import Partner
 from vfl_node.node.pruning import forget_alignments
 from vfl_node.node.reuse import check_reuse, list_kept
 from vfl_node.node.store import Store
-from vfl_node.process.files import write_checked
+from vfl_node.process.files import read_checked, write_checked
 from vfl_node.settings.node import Data, Settings
 from vfl_node.training.network import half as network_half
 from vfl_node.training.split import half, passive, supervision
@@ -217,7 +217,10 @@ def test_synthetic_rows_are_those_of_the_first_training_and_all_else_is_drawn_an
 
     Labels that are drawn in each step differ, and so does noise: of what is the same in two trainings the difference tells.
     """
-    kept, train = Kept(trial, ram), TRAIN.replace("train: {", f"train: {{missing: {{labels: {labels}}}, ")
+    kept, train = (
+        Kept(trial, ram),
+        TRAIN.replace("train: {", f"train: {{missing: {{labels: {labels}}}, ") + "serve: {to: both}\n",
+    )
     for job_id, align in (("first", ""), ("second", "align: {reuse: first}\n"), ("third", "align: {reuse: second}\n")):
         assert kept.run(job_id, align + train) == [None, None]
         kept.end(job_id)
@@ -225,16 +228,21 @@ def test_synthetic_rows_are_those_of_the_first_training_and_all_else_is_drawn_an
         assert (draws.rows[later] == draws.rows[0]).all()
         assert (draws.labels[later] == draws.labels[0]) == same
     assert len(set(draws.noise)) == 3
-    secret = kept.job_folder("third", "lab").synthetic
+    secret, seed = kept.job_folder("third", "lab").synthetic, read_checked(kept.job_folder("first", "lab").synthetic).hex()
     assert secret.stat().st_mode & 0o077 == 0
+    first, third = (json.loads(kept.job_folder(job_id, "lab").predictor.serving) for job_id in ("first", "third"))  # type: ignore[union-attr]
+    assert (first["draws"], first.get("synthetic")) == (seed, None)
+    assert (third["draws"] == seed, third["synthetic"]) == (False, seed)  # by which predictions make up the same rows
     for name in ROLES:
         kept.job_folder("third", name).synthetic.unlink()
     assert kept.run("fourth", "align: {reuse: third}\n" + train) == [None, None]
     moved = draws.rows[3] != draws.rows[0]
     assert not moved[draws.owned[0]].any()
     assert moved[~draws.owned[0]].mean() > 0.9
-    kept.job_folder("second", "lab").forget_alignment()
-    assert not kept.job_folder("second", "lab").synthetic.exists()
+    folder = kept.job_folder("second", "lab")
+    folder.forget_predictor()
+    folder.forget_alignment()
+    assert not folder.synthetic.exists()
 
 
 def test_all_trials_of_a_sweep_have_the_same_synthetic_rows(trial: Any, ram: Path, draws: Draws) -> None:

@@ -141,7 +141,7 @@ def test_each_job_counts_and_the_report_says_which_it_is(trainings: Trainings) -
             assert trainings.counted(name) == number
             said = trainings.said(job_id, name)
             assert said.count(f"this is training {number} over these records") == (2 if number > 1 else 0)
-            assert ("synthetic rows were drawn again, and comparing trainings tells which they are" in said) == (number > 1)
+            assert ("synthetic rows are drawn again with each alignment, and comparing trainings" in said) == (number > 1)
 
 
 def test_what_sends_rows_in_the_clear_counts_over_every_alignment(trainings: Trainings) -> None:

@@ -6,7 +6,7 @@
                       ◄── trial, best so far ──                              the active party tells the others
     the best one:     go on from its last checkpoint: measure held-out rows  (Trainer.run)
 
-Each trial is a training of its own: it draws everything anew, and counts as one.
+Each trial is a training of its own: it draws everything anew but synthetic rows, and counts as one.
 
 Leaks: beyond what each training tells, a bit for each trial that derives from labels.
 """

@@ -258,7 +258,8 @@ def _draws_anew(run: Run, *, synthetic: bool) -> bool:
     """Whether this training draws new secrets. A peer that compares several such trainings learns more than from one.
 
     These secrets are synthetic rows, the initial weights of a model whose weights are revealed, or the choice of held-out
-    records over which sums are revealed. ``synthetic``: whether any row may be synthetic.
+    records over which sums are revealed. Trainings over one alignment have the same synthetic rows, and count all the same.
+    ``synthetic``: whether any row may be synthetic.
     """
     job, train = run.session.job, run.session.job.train
     return train is not None and (train.opens(job.evaluate).anew or (train.traits.synthetic_rows and synthetic))

@@ -42,7 +42,7 @@ from vfl_node.version import VERSION
 LAST = "backup.json"
 """File in the state folder that says when the last backup was written."""
 
-_OF_PREDICTIONS = ("serving", "alignment", "shown", "rows", "split")
+_OF_PREDICTIONS = ("serving", "alignment", "shown", "rows", "split", "synthetic")
 """What predictions need, in the folder of a job beside its artefacts."""
 
 
