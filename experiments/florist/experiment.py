@@ -307,7 +307,7 @@ class Training:
         return joint.scores(cells[rows], shown, drawn, categorical=np.array(categorical, bool))
 
     def received(self, attacker: str) -> tuple[Bools, NDArray[np.float64]]:
-        """Of the rows that one party owns, at most 6,000: which the other lacks, and what was received, float64[k, d]."""
+        """Which of the rows of one party the other lacks, at most 6,000 rows, and what was received of each, float64[k, d]."""
         mine = self._judged(attacker)
         secret = self._secret[PASSIVE if attacker == ACTIVE else ACTIVE]
         return secret[mine], self._gather_received(attacker)[mine].astype(np.float64)
