@@ -639,6 +639,7 @@ def test_keys_of_the_whole() -> None:
             )
         ),
         "reuse": None,
+        "reused": None,
         "warnings": [],
         "seconds": 0.5,
         "bytes_sent": 3000,

@@ -62,8 +62,9 @@ class Budgets(Frozen):
     trainings: Annotated[Limit, MOST] = Field(
         default=20,
         description="how many trainings with synthetic rows, with weights or sums of hidden training opened, or with halves "
-        "handed over, a partner may ever have over the same table of this node; synthetic rows, first weights and the records "
-        "held out are drawn again in each training, real rows are not, so comparing a few trainings separates them",
+        "handed over, a partner may ever have over the same table of this node; synthetic rows are drawn again with each "
+        "alignment, first weights and the records held out in each training, real rows are not, so comparing a few trainings "
+        "separates them",
     )
     trainings_in_clear: Annotated[Limit, MOST] = Field(
         default=200,

@@ -55,9 +55,9 @@ class ActiveHalf:
     def __init__(self, session: Session, data: TrainingData, start: RepeatStart) -> None:
         randomness, draws, repeat, training = start.randomness, start.draws, start.number, start.training
         train, saved = Train.section_of(session.job), start.saved
-        self._supervision = supervision = Supervision(session, data, draws, training, start.validation)
+        self._supervision = supervision = Supervision(session, data, start, training)
         rows = rows_outside(session, data, training)
-        self.encoder, self._inputs = encode(session, data, draws, training, rows)
+        self.encoder, self._inputs = encode(session, data, start.synthetic, training, rows)
         audit = audit_of_peers(session, data, training, randomness, repeat)
         self._peers = Conversations(session, Sender("gradients", supervision.owned), draws, repeat, audit)
         architecture = architecture_of(train.model, session.policy.models)

@@ -151,7 +151,7 @@ def passive_learns(exchange: TrainingExchange) -> tuple[Disclosure, ...]:
     if exchange.lacks == 0:
         return (gradients, *answers, figures, *counts)
     strategy = train.missing.label_strategy
-    compared = _history(exchange.training, drawn=strategy.redrawn)
+    compared = _history(exchange.training, drawn=strategy.redrawn, lasting=strategy.fixed)
     membership = f"{strategy.learnt(peer)} (see docs/explanations/privacy/membership.md){compared}"
     return (gradients, *answers, Disclosure("membership", exchange.lacks, membership), figures, *counts)
 
@@ -313,13 +313,18 @@ def _defence_words(defences: Sequence[DefenceParams], direction: Direction) -> s
     return "".join(f"; before they are sent, {params.words(direction)}" for params in defences)
 
 
-def _history(training: int, *, drawn: bool = True) -> str:
-    """What comes on top from the second training over the same records on; ``drawn``: what is seen of a row is drawn anew."""
+def _history(training: int, *, drawn: bool = True, lasting: bool = True) -> str:
+    """What comes on top from the second training over the same records on.
+
+    Args:
+        training: its number.
+        drawn: whether what is seen of a row is drawn.
+        lasting: whether all trainings over one alignment draw the same.
+    """
     if training == 1:
         return ""
-    what = (
-        "synthetic rows were drawn again, and comparing trainings tells which they are"
-        if drawn
-        else "comparing trainings tells more"
-    )
+    what = "comparing trainings tells more"
+    if drawn:
+        when = "with each alignment, and comparing trainings over several" if lasting else "in each, and comparing them"
+        what = f"synthetic rows are drawn again {when} tells which they are"
     return f"; this is training {training} over these records: {what}"

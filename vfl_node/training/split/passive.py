@@ -57,7 +57,7 @@ class PassiveHalf:
         self._channel, self._pins, train = session.peer, session.attempt.pins, Train.section_of(session.job)
         SplitTableUse(train).check("passive", data.table)
         outside = unshared_rows(train, data.alignment, len(data.table))
-        self.encoder, self._inputs = encode(session, data, draws, training, outside)
+        self.encoder, self._inputs = encode(session, data, start.synthetic, training, outside)
         architecture = architecture_of(train.model, session.policy.models)
         self._bottom = build_bottom(architecture, train, self._inputs.schema, train.bottom)
         self.learner = learner(nn.ModuleDict({"bottom": self._bottom}), session, randomness, repeat)

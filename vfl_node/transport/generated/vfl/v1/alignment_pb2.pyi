@@ -22,6 +22,12 @@ class SetSize(_message.Message):
     held: _containers.RepeatedCompositeFieldContainer[Held]
     def __init__(self, count: _Optional[int] = ..., held: _Optional[_Iterable[_Union[Held, _Mapping]]] = ...) -> None: ...
 
+class KeptAlignments(_message.Message):
+    __slots__ = ("sha256",)
+    SHA256_FIELD_NUMBER: _ClassVar[int]
+    sha256: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, sha256: _Optional[_Iterable[bytes]] = ...) -> None: ...
+
 class Reused(_message.Message):
     __slots__ = ("sha256",)
     SHA256_FIELD_NUMBER: _ClassVar[int]
