@@ -61,6 +61,11 @@ def test_it_trains_as_psi_does_and_later_jobs_send_no_list(nodes: Any, trial: An
     for name in ("clinic", "lab"):
         assert "Traceback" not in nodes.log(name)
 
+    held = nodes.client("lab").health()["budgets"]["peers"]["clinic"]
+    used = {limit: held[limit]["used"] for limit in held if "_per_" in limit}
+    assert used == {"asked_per_day": 135, "asked_per_epoch": 135, "answered_per_day": 450, "answered_per_epoch": 450}
+    assert (held["answered_per_day"]["allowed"], held["answered_per_epoch"]["allowed"]) == (600, 50_000)
+
     # The lab has answered 160 + 160 + 130 ids; with 160 more it would be 610 of 600. What it has asked is another count.
     job_id = nodes.submit(JOB % "upsi")
     for name in ("clinic", "lab"):
