@@ -12,7 +12,7 @@ JOB = """\
 align: {protocol: %s}
 train: {bottom: [4], epochs: 1, batch_size: 64}
 evaluate: {test_fraction: 0.3}
-serve: {to: both}
+serve: {to: both, align: upsi}
 """
 ALLOWED = {"protocols": ["psi", "upsi"], "queries_per_peer": {"per_day": 600}}
 
@@ -50,9 +50,9 @@ def test_it_trains_as_psi_does_and_later_jobs_send_no_list(nodes: Any, trial: An
     assert kept.name.startswith("lab-1-")
     assert kept.stat().st_mode & 0o777 == 0o600
 
-    # New records: whoever wants predictions asks about them. The lab served in training, and asks now.
-    for asker, rows in (("clinic", range(20, 150)), ("lab", range(10, 145))):
-        job_id = nodes.client(asker).predict_new(first["id"], new_records(trial, asker, rows))["id"]
+    # New records: whoever wants predictions asks about them. The lab served in training, and asks now. After psi the job says so.
+    for asker, rows, model in (("clinic", range(20, 150), psi), ("lab", range(10, 145), first)):
+        job_id = nodes.client(asker).predict_new(model["id"], new_records(trial, asker, rows))["id"]
         view = nodes.end(asker, job_id)
         assert view["state"] == "done", (view, nodes.log(asker)[-3000:])
         report = nodes.report(asker, job_id)
