@@ -11,7 +11,7 @@ import pytest
 from tests.alignment.conftest import ANY_SIZE, NAMES, ROLES, Spy
 from tests.alignment.test_costs import CountingGroup
 from vfl_node.alignment.plan import plan_of
-from vfl_node.alignment.upsi import protocol
+from vfl_node.alignment.upsi import protocol, served
 from vfl_node.alignment.upsi.epochs import current_epoch
 from vfl_node.alignment.upsi.rice import RiceCode, hash_points
 from vfl_node.configuration.models import parse
@@ -205,7 +205,8 @@ def test_tags_that_are_equal_by_accident_align_nothing(run_alignment, monkeypatc
 
 def test_equal_tags_of_the_list_are_told_apart_by_points(run_alignment, monkeypatch):
     """Two records of the server have the same tag; the claimed point says which of them is meant."""
-    monkeypatch.setattr(protocol, "hash_points", lambda points, domain: np.zeros((len(points), 2), dtype=np.uint64))
+    for module in (protocol, served):
+        monkeypatch.setattr(module, "hash_points", lambda points, domain: np.zeros((len(points), 2), dtype=np.uint64))
     run = run_alignment("upsi", MANY[:40], MANY[:40])
     assert [MANY[row] for row in run.passive.rows] == [MANY[row] for row in run.active.rows]
     assert len(run.passive) == 40
