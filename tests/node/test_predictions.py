@@ -1150,14 +1150,16 @@ def test_the_training_may_name_the_protocol_of_new_records(store: Store, job: Ca
         assert new.align == Align(protocol="upsi", server=server, padding=3)
         predictions.check(store, new, asker, asker)
         assert "tag list" in [each.what for each in declare(new) if each.to == asker]
+        other = new.align.model_copy(update={"server": "active" if server == "passive" else "passive"})
         with pytest.raises(UsageError, match=r"align\."):
-            other = new.align.model_copy(update={"server": "active" if server == "passive" else "passive"})
             predictions.check(store, new.model_copy(update={"align": other}), asker, asker)
 
 
 def test_new_records_are_not_asked_about_where_a_policy_does_not_name_it(store: Store, job: Callable[[str], Job]) -> None:
     """Though it has allowed the training, over psi."""
-    record = store.add(job(JOB.replace("to: active", "to: active, align: upsi") + "align: {protocol: psi}\n"), submitter="clinic")
+    record = store.add(
+        job(JOB.replace("to: active", "to: active, align: upsi") + "align: {protocol: psi}\n"), submitter="clinic"
+    )
     store.job_folder(record).keep_predictor(NOTHING)
     new = predictions.job_for(store, record.id, "clinic", new=True)
 

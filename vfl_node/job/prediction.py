@@ -20,8 +20,8 @@ class Serve(Frozen):
     )
     align: ProtocolName | None = Field(
         default=None,
-        description="the protocol by which new records are aligned: one in which all parties own each row, such as psi or upsi. "
-        "null: that of the training, or psi where that is no such one",
+        description="the protocol by which new records are aligned: one in which all parties own each row, such as psi or "
+        "upsi. null: that of the training, or psi where that is no such one",
     )
 
     @model_serializer(mode="wrap")
@@ -45,7 +45,9 @@ class Serve(Frozen):
             return
         spec = ALIGNMENTS[self.align]
         if not spec.every_row_is_shared:
-            raise ValueError(f"serve.align is for protocols in which all parties own each row, such as psi, and not {spec.name}")
+            raise ValueError(
+                f"serve.align is for protocols in which all parties own each row, such as psi, and not {spec.name}"
+            )
         if passive > spec.several.most:
             most, why = spec.several.most, spec.several.why_not_more
             raise ValueError(f"serve.align: {spec.name} aligns with {most} of parties.passive at most: {why}")

@@ -61,7 +61,8 @@ def job_for(trained: Job, model: str, asker: str, *, new: bool) -> Job:
 
     Known records keep the model's alignment. New ones are intersected, with all records of all, whatever the
     training did, since of a record that a party lacks each job would have other synthetic columns: by the protocol that
-    ``serve.align`` names, else by that of the training if it gives each party every row, else by psi. In upsi the party that gets them asks, whichever served in training.
+    ``serve.align`` names, else by that of the training if it gives each party every row, else by psi. In upsi the party that
+    gets them asks, whichever served in training.
     """
     return _job(trained, Predict(model=model, to=trained.parties.role_or_name(asker), rows="new" if new else "known"))
 

@@ -75,11 +75,11 @@ class AskedIds:
             if self.count > use.left:
                 period = "a day" if per == "day" else f"{self.allowed.rotate_days} days"
                 raise PolicyError(
-                    f"{peer}.queries_per_peer.per_{per}: {use.used:,} of {use.most:,} ids are used in {period}, and this job asks "
-                    f"about {self.count:,}",
+                    f"{peer}.queries_per_peer.per_{per}: {use.used:,} of {use.most:,} ids are used in {period}, and this job "
+                    f"asks about {self.count:,}",
                     code="E_BUDGET",
-                    hint=f"wait until earlier jobs are {period} old, ask about fewer ids, or raise queries_per_peer.per_{per} in "
-                    "the policy: whoever asks about enough ids knows who is in the list",
+                    hint=f"wait until earlier jobs are {period} old, ask about fewer ids, or raise queries_per_peer.per_{per} "
+                    "in the policy: whoever asks about enough ids knows who is in the list",
                     for_peer=tell_why("budget"),
                 )
 

@@ -158,9 +158,9 @@ class QueryLimits(Frozen):
     )
     deltas: Annotated[bool, MOST] = Field(
         default=False,
-        description="at the side that serves: whether a list to which ids have come keeps its key, and only their tags are sent. "
-        "It tells a partner how many came, and which of all ids that it has asked about under the key are among them. false: a "
-        "changed table has another key, and its list is sent again",
+        description="at the side that serves: whether a list to which ids have come keeps its key, and only their tags are "
+        "sent. It tells a partner how many came, and which of all ids that it has asked about under the key are among them. "
+        "false: a changed table has another key, and its list is sent again",
     )
 
 

@@ -230,6 +230,7 @@ def test_a_kept_list_is_the_old_one_or_the_new_one_wherever_its_party_is_killed(
         assert (path.read_bytes() == data) == (place != "after"), path
     second = ask(GROWN, **held)
     assert shared(second, GROWN) == {*FEW} & {*GROWN}
+    assert learnt(second)["added tags"] == len(NEW)
     assert offered(second) == offered(ask(GROWN))
     if "added" in first.lists and "added" in second.lists:
         np.testing.assert_array_equal(first.lists["added"], second.lists["added"])

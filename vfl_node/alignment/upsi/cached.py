@@ -55,10 +55,15 @@ class CachedLists:
 
     def size(self, suffix: str = "") -> int:
         """How many bytes are kept; 0: none."""
+        return max(0, self.stamp(suffix)[0] - _HEAD_BYTES)
+
+    def stamp(self, suffix: str = "") -> tuple[int, ...]:
+        """What is another one once something else is kept; its first number is the size of the file, 0: there is none."""
         try:
-            return max(0, self._place(suffix).stat().st_size - _HEAD_BYTES)
+            stat = self._place(suffix).stat()
         except FileNotFoundError:
-            return 0
+            return (0,)
+        return stat.st_size, stat.st_ino, stat.st_mtime_ns
 
     def write(self, data: bytes, suffix: str = "", check: Callable[[], None] = lambda: None) -> None:
         """Keep ``data``, and remove what is of other epochs, and the oldest lists of this one if there are many.

@@ -40,6 +40,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,6 +59,7 @@ from vfl_node.alignment.upsi.spec import UPSI
 from vfl_node.crypto.groups import Scalar
 from vfl_node.errors import ProtocolError
 from vfl_node.ledger import Disclosure
+from vfl_node.process.files import read_checked, write_checked
 from vfl_node.progress import Advanced
 from vfl_node.session.questions import AskedIds
 from vfl_node.transport.generated.vfl.v1 import alignment_pb2
@@ -129,27 +131,47 @@ async def _obtain(lists: Lists, offer: alignment_pb2.TagsOffered, code: RiceCode
     cache = CachedLists(attempt.cached or attempt.folder / "cached", lists.peer, offer.epoch, offer.name)
     count = min(code.count_in(cache.size()), code.count)
     held = RiceCode(count, code.rest_bytes) if count else code
-    kept = cache.read(held.size)
-    digest = b"" if kept is None else hashlib.sha256(kept).digest()
-    if kept is not None and held == code:
-        if digest != offer.sha256:
-            raise cache.error()
-        await lists.channel.send(alignment_pb2.TagsWanted(cached=True))
-        return code.decode(kept), 0
-    if kept is None:
-        await lists.channel.send(alignment_pb2.TagsWanted())
-        coded, added = await _receive_coded(lists, "tags", code), 0
-    else:
-        earlier, added = held.decode(kept), code.count - count
-        await lists.channel.send(alignment_pb2.TagsWanted(held=count, sha256=digest))
+    coded = cache.read(held.size)
+    kept = None if coded is None else ListState(held.count, hashlib.sha256(coded).digest())
+    if kept and held == code and kept.sha256 != offer.sha256:
+        raise cache.error()
+    wanted = _find_wanted(attempt.folder / "wanted", kept, offer)
+    await lists.channel.send(wanted)
+    if coded is None:
+        coded = await _receive_coded(lists, "tags", code)
+    added = code.count - wanted.held if wanted.held else 0
+    if added:
         other = code.code_added(added)
         tags = other.decode(await _receive_coded(lists, "added", other)).tags
-        coded = earlier.insert(tags, earlier.place(tags))
+        if held != code:  # else an earlier attempt has inserted them
+            earlier = held.decode(coded)
+            coded = earlier.insert(tags, earlier.place(tags))
     if hashlib.sha256(coded).digest() != offer.sha256:
         raise ProtocolError(f"{lists.peer} sends another list of tags than it offers", code="E_CACHE")
     found = code.decode(coded)
-    cache.write(coded)
+    if kept is None or held != code:
+        cache.write(coded)
     return found, added
+
+
+def _find_wanted(path: Path, kept: ListState | None, offer: alignment_pb2.TagsOffered) -> alignment_pb2.TagsWanted:
+    """What this party wants of an offered list; where tags come to a list, each attempt wants what the first one did.
+
+    Args:
+        path: of a file of this job, which says to which list they come.
+        kept: the list that this party has; None: it has none.
+        offer: of the list.
+    """
+    if kept is None:
+        return alignment_pb2.TagsWanted()
+    if kept.sha256 != offer.sha256:
+        wanted = alignment_pb2.TagsWanted(held=kept.count, sha256=kept.sha256)
+        write_checked(path, wanted.SerializeToString(deterministic=True))
+        return wanted
+    try:
+        return alignment_pb2.TagsWanted.FromString(read_checked(path, hint="submit the job again as a new one"))
+    except FileNotFoundError:
+        return alignment_pb2.TagsWanted(cached=True)
 
 
 async def _receive_coded(lists: Lists, name: str, code: RiceCode) -> bytes:
@@ -285,6 +307,6 @@ def _added_tags(server: str, count: int, epoch: int) -> Disclosure:
     return Disclosure(
         "added tags",
         count,
-        f"{count} records have come to {server} since the list that it kept, and which of all ids that it has asked about under "
-        f"key number {epoch} are among them",
+        f"{count} records have come to {server} since the list that it kept, and which of all ids that it has asked about "
+        f"under key number {epoch} are among them",
     )

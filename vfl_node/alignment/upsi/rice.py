@@ -8,7 +8,8 @@ bytes its *rest*. A coded list is, one behind the other:
 - the rests of all tags, in ascending order of tags.
 
 So n and ``rest_bytes`` give the exact size, which is known before any memory is taken: 2 to 3 bits for each tag beside its
-rest. Tags that come to a list later are a list of their own, whose tags are as long, until they are inserted. A Rice code of the differences of whole tags has at most 0.5 bits fewer, and needs numbers of more than 64 bits.
+rest. Tags that come later travel as a list of their own, and are as long; how they are divided follows from their number. A
+Rice code of the differences of whole tags has at most 0.5 bits fewer, and needs numbers of more than 64 bits.
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ class RiceCode:
         return self.unary_bytes + self.count * self.rest_bytes
 
     def count_in(self, size: int) -> int:
-        """How many tags a list of ``size`` bytes has, whose upper and other parts are as long as here; 0: it is no such list."""
+        """How many tags a list of ``size`` bytes has, whose tags are divided as here; 0: it is no such list."""
         count = max(0, (8 * size - (1 << self.upper_bits)) // (1 + 8 * self.rest_bytes))
         shorter = RiceCode(count, self.rest_bytes)
         return count if (shorter.size, shorter.upper_bits) == (size, self.upper_bits) else 0
@@ -165,10 +166,14 @@ class TagList:
 
     @property
     def tags(self) -> Tags:
-        """Its tags in ascending order; what is behind their bits is 0."""
-        upper = np.repeat(np.arange(len(self.ends)), np.diff(self.ends, prepend=0)).astype(np.uint64)
-        rests = np.zeros((self.code.count, 16), dtype=np.uint8)
-        rests[:, : self.code.rest_bytes] = self.rests
+        """Its tags in ascending order."""
+        return self.take(np.arange(self.code.count))
+
+    def take(self, places: NDArray[np.int64]) -> Tags:
+        """The tags at these places; what is behind their bits is 0."""
+        upper = np.searchsorted(self.ends, places, side="right").astype(np.uint64)
+        rests = np.zeros((len(places), 16), dtype=np.uint8)
+        rests[:, : self.code.rest_bytes] = self.rests[places]
         high, low = rests.view(">u8").astype(np.uint64).T
         bits = np.uint64(self.code.upper_bits)
         rest = np.uint64(64) - bits

@@ -1,9 +1,9 @@
 """The list of tags at the party that answers: what it keeps of it, and how it grows.
 
-A set has a key of its own, and its list is kept for later jobs over the same set. Where the owner allows *deltas*, a list keeps its
-key when ids have come to its set and none has gone: then only the new ones are hashed and powered, and only their tags are sent.
-Any other change, more new ids than a fifth, or a list that is gone, begins a list by a new name, and so under a new key. Such a
-name is drawn by the job that begins the list, so that no restored file leads to a key again.
+A set has a key of its own, and its list is kept for later jobs over the same set. Where the owner allows *deltas*, a list keeps
+its key when ids have come to its set and none has gone: only the new ones are hashed and powered, and only their tags are sent.
+Any other change, more new ids than a fifth, or a list that is gone, begins a list by a new name, and so under a new key. Such
+a name is drawn by the job that begins the list, so that no restored file leads to a key again.
 
 A list that grows is one file, which is written before anything of it is offered, and only in place of the one that was read.
 So each state of it holds the one before, whatever jobs run at once, and wherever one is killed. With deltas the party that asks
@@ -81,10 +81,10 @@ class ServedList:
             raise ProtocolError(
                 f"{peer} holds a list of tags that this node has not sent",
                 code="E_CACHE",
-                hint=f"the owner of {peer} removes what its node keeps of it in state/cached; the next job sends the list again",
+                hint=f"the owner of {peer} removes what its node keeps of it in state/cached; the next job sends it again",
                 for_peer="the kept list of tags is none that it has sent; remove it from state/cached",
             )
-        tags = self.code.decode(self.coded).tags[self.links > self.states.index(held)]
+        tags = self.code.decode(self.coded).take(np.flatnonzero(self.links > self.states.index(held)))
         code = self.code.code_added(len(tags))
         return code, code.encode(tags)
 
@@ -130,7 +130,8 @@ def open_growing(lists: Lists, epoch: KeyPeriod, rest_bytes: int) -> ServedList:
     """
     records, terms, digest = lists.records, lists.terms, lists.own.digest()
     cache = _cache(lists, epoch, epoch.name(f"grown {records.table} {terms.id_form} {lists.group.name} {rest_bytes}"))
-    file, canonical = _read(cache, RiceCode(len(lists.own), rest_bytes)), lists.own.canonical_order
+    stamp, canonical = cache.stamp(_GROWN), lists.own.canonical_order
+    file = cache.read(cache.size(_GROWN), _GROWN)
     kept = _Grown.from_bytes(file, rest_bytes) if file else None
     if kept and kept.set == digest:
         pin_list(lists, kept.served.name + digest)
@@ -151,7 +152,7 @@ def open_growing(lists: Lists, epoch: KeyPeriod, rest_bytes: int) -> ServedList:
     grown = _Grown(digest, served, marks[served.places])
 
     def check_unchanged() -> None:
-        if _read(cache, None) != file:
+        if cache.stamp(_GROWN) != stamp:
             raise _changed()
 
     cache.write(grown.to_bytes(), _GROWN, check_unchanged)
@@ -206,16 +207,6 @@ class _Grown:
         marks, place = np.frombuffer(file, "<u8", 2 * n, place).reshape(-1, 2), place + n * _MARK_BYTES
         earlier = tuple(ListState(int(count), sha256.tobytes()) for count, sha256 in states)
         return cls(digest, ServedList(name, RiceCode(n, rest_bytes), file[place:], places, earlier, links), marks)
-
-
-def _read(cache: CachedLists, code: RiceCode | None) -> bytes | None:
-    """What is kept of a list that grows; None where there is none, or a longer one than of ``code``."""
-    size = cache.size(_GROWN)
-    if code:
-        each = _PLACE.itemsize + _LINK.itemsize + _MARK_BYTES
-        if size > _HEAD.size + MOST_STATES * _STATE.itemsize + code.count * each + code.size:
-            return None
-    return cache.read(size, _GROWN) if size else None
 
 
 def _may_grow(served: ServedList, places: NDArray[np.int64], count: int) -> bool:
