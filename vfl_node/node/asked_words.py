@@ -148,6 +148,8 @@ def _list_steps(job: Job) -> Iterator[str]:
     yield f"It is measured on {100 * evaluate.test_fraction:g} % of the rows{again}. {told}."
     askers = " and ".join(parties.members(job.serve.to)) if job.serve else "Nobody"
     yield f"Each party keeps its part of the model. {askers} may ask for predictions by it."
+    if job.serve and job.serve.align:
+        yield f"New records that they bring are then aligned by {job.serve.align}."
     if receiver := job.receiver:
         for name in parties.others(receiver):
             yield f"{name} gives its half of the model to {receiver}, as a file that holds cells of its table."

@@ -157,6 +157,12 @@ class QueryLimits(Frozen):
         description="days after which the next job gets a new key, and the list is sent again: what was asked before stays "
         "known, and the list of before tells nothing new",
     )
+    deltas: Annotated[bool, MOST] = Field(
+        default=False,
+        description="at the side that serves: whether a list to which ids have come keeps its key, and only their tags are "
+        "sent. It tells a partner how many came, and which of all ids that it has asked about under the key are among them. "
+        "false: a changed table has another key, and its list is sent again",
+    )
 
 
 _Auc = Annotated[float, Field(gt=0.5, le=1)] | None

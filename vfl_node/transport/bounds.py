@@ -124,7 +124,7 @@ BOUNDS: dict[type[Message], FieldBound] = {
     alignment_pb2.OtherSizes: FieldBound(128, {"counts": 7}),
     alignment_pb2.Obfuscation: FieldBound(64),
     alignment_pb2.TagsOffered: FieldBound(128),
-    alignment_pb2.TagsWanted: FieldBound(16),
+    alignment_pb2.TagsWanted: FieldBound(64),
     linkage_pb2.PivotSeed: FieldBound(128),
     linkage_pb2.EncodingTerms: FieldBound(256),
     linkage_pb2.Reuse: FieldBound(64),
