@@ -167,7 +167,7 @@ bench-linkage: $(VENV)/bench-linkage.stamp ## measure the search for the nearest
 
 bench-upsi: export OMP_NUM_THREADS := 1
 
-bench-upsi: $(VENV)/dev.stamp ## measure upsi of 1,000 ids against a million, a first job and a later one, about a minute
+bench-upsi: $(VENV)/dev.stamp ## measure upsi of 1,000 ids against a million, a first job and a later one, about 10 s
 	$(BIN)/python -m benchmarks.upsi --out runs/bench/upsi.json
 
 bench-hidden: $(VENV)/dev.stamp ## measure training in shares beside Paillier and split training, about 5 minutes

@@ -364,10 +364,11 @@ def _record_nodes(tables: Mapping[str, Path], folder: Path) -> dict[str, Seen]:
         for node, name in ((clinic, "clinic"), (lab, "lab")):
             asked = node.predict(model, _ids(tables[name]))
             _wait_until(asked.ready)
-        again = clinic.submit(f"{text}align: {{reuse: {model}}}\n")["id"]
-        kinds[again] = "an alignment used again"
-        for node in (clinic, lab):
-            _wait_until(lambda node=node: (node.job(again) or {"state": ""})["state"] == "done")
+        for reuse in (model, "auto"):
+            again = clinic.submit(f"{text}align: {{reuse: {reuse}}}\n")["id"]
+            kinds[again] = "an alignment used again"
+            for node in (clinic, lab):
+                _wait_until(lambda node=node, again=again: (node.job(again) or {"state": ""})["state"] == "done")
         fails = clinic.submit(text + SPLIT)["id"]
         kinds[fails] = "stopped by limits"  # the fourth training
         for node in (clinic, lab):

@@ -1,7 +1,8 @@
 """Unbalanced PSI of 1,000 ids against a million: the first job of a key period, and a later one.
 
-    python -m benchmarks.upsi                        about a minute
+    python -m benchmarks.upsi                        some seconds
     python -m benchmarks.upsi --served 10000000      ten million, about ten times as long
+    python -m benchmarks.upsi --added 1000           and a third job, to whose list 1,000 ids have come
 
 Both parties run in one process on one thread, over channels in memory, with lists on the disk. So the times are those of both
 parties, one after the other, without a wire; bytes are those that would travel.
@@ -26,6 +27,7 @@ from vfl_node.engines.threads import Threads
 from vfl_node.job import Align
 from vfl_node.session.memory import MemoryOfOneRun
 from vfl_node.session.pins import MemoryPins
+from vfl_node.settings.limits import QueryLimits
 from vfl_node.transport.memory import memory_channels, run_together
 
 
@@ -54,15 +56,15 @@ class Measured:
     peak_mib: int
 
 
-def measure(folder: Path, asked: int, served: int, jobs: int = 2) -> list[Measured]:
-    """So many jobs, each with other ids of the party that asks, half of which are shared."""
-    many = Identifiers.from_items(b"id%011d" % i for i in range(served))
+def measure(folder: Path, asked: int, served: int, added: int = 0) -> list[Measured]:
+    """Two jobs, each with other ids of the party that asks, half of which are shared; a third with ``added`` ids."""
     memories = [MemoryOfOneRun(Randomness(bytes([i]) * 32)) for i in range(2)]
     found = []
-    for number in range(jobs):
+    for number in range(3 if added else 2):
+        many = Identifiers.from_items(b"id%011d" % i for i in range(served + (added if number == 2 else 0)))
         start = served - asked // 2 - number * asked
         few = Identifiers.from_items(b"id%011d" % i if i < served else b"no%011d" % i for i in _ids(start, asked, served))
-        found.append(_run(folder, number, few, many, memories))
+        found.append(_run(folder, number, few, many, memories, deltas=added > 0))
     return found
 
 
@@ -71,7 +73,10 @@ def _ids(start: int, asked: int, served: int) -> list[int]:
     return [*range(start, start + half), *range(served, served + asked - half)]
 
 
-def _run(folder: Path, number: int, few: Identifiers, many: Identifiers, memories: list[MemoryOfOneRun]) -> Measured:
+def _run(
+    folder: Path, number: int, few: Identifiers, many: Identifiers, memories: list[MemoryOfOneRun], *, deltas: bool
+) -> Measured:
+    limits = limits_from(1).model_copy(update={"queries_per_peer": QueryLimits(deltas=deltas)})
     channels = memory_channels(*TWO.data, job_id=f"job-{number}")
     sides = []
     for place, (name, channel, ids) in enumerate(zip(TWO.data, channels, (few, many), strict=True)):
@@ -84,7 +89,7 @@ def _run(folder: Path, number: int, few: Identifiers, many: Identifiers, memorie
             cached=folder / name / "cached",
             memories={channel.peer: memories[place]},
             pins=MemoryPins(),
-            limits=limits_from(1),
+            limits=limits,
             workers=Threads(1),
         )
         sides.append((align(own, OwnRecords(ids)), channel))
@@ -109,10 +114,11 @@ def main() -> None:
     given = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     given.add_argument("--asked", type=int, default=1_000)
     given.add_argument("--served", type=int, default=1_000_000)
+    given.add_argument("--added", type=int, default=0)
     given.add_argument("--out", type=Path)
     options = given.parse_args()
     with tempfile.TemporaryDirectory(prefix="upsi-") as folder:
-        found = [asdict(each) for each in measure(Path(folder), options.asked, options.served)]
+        found = [asdict(each) for each in measure(Path(folder), options.asked, options.served, options.added)]
     for line in found:
         print(json.dumps(line), flush=True)
     if options.out:

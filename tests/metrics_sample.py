@@ -27,6 +27,8 @@ def full(count: int, **changes: Any) -> NodeFigures:
     attacks = dict.fromkeys(many, 0.6)
     views = [running(id=name, attacks=attacks, labels=attacks, rebuilt=dict.fromkeys(many, attacks)) for name in many]
     budgets = ("alignments", "changes", "trainings", "trainings_in_clear", "models_served", "linkages", "epsilon")
+    questions = ("asked_per_day", "asked_per_epoch", "answered_per_day", "answered_per_epoch")
+    use = {"used": 1, "allowed": 2, "per": "week"}
     return NodeFigures(
         **{
             "role": "active",
@@ -38,7 +40,7 @@ def full(count: int, **changes: Any) -> NodeFigures:
             "peers": dict.fromkeys(many, peer),
             "ends": [(name, kind, now) for name in many for kind in ("leaf", "authority")],
             "crl_due": now,
-            "budgets": {name: {budget: {"used": 1, "allowed": 2, "per": "week"} for budget in budgets} for name in many},
+            "budgets": {name: dict.fromkeys(budgets + questions, use) for name in many},
             "ledgers": {name: {"entries": 3, "head_age_s": 4.0} for name in many},
             "tables": {name: {"status": "usable", "rows": 5, "whole": True} for name in many},
             "backup_age_s": 5.0,

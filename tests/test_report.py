@@ -202,7 +202,11 @@ CONTRIBUTIONS = replace(
             "contributions": {
                 "clinic": {"auc": Drop(mean=0.0211, sd=0.004), "nll": Drop(mean=-0.012, sd=0.001), "accuracy": None},
                 "lab": {"auc": Drop(mean=0.2, sd=0.0), "nll": Drop(mean=1.5, sd=0.1)},
-            }
+            },
+            "column_contributions": {
+                f"column {number}": {"auc": Drop(mean=number / 1000, sd=0.0), "nll": None} for number in range(12)
+            },
+            "column_movements": {"stains": 0.25, "site": 1.5},
         }
     ),
 )
@@ -635,6 +639,7 @@ def test_keys_of_the_whole() -> None:
             )
         ),
         "reuse": None,
+        "reused": None,
         "warnings": [],
         "seconds": 0.5,
         "bytes_sent": 3000,
@@ -1020,6 +1025,9 @@ def test_page_says_which_partys_columns_help() -> None:
     table = seen[seen.index("Which party's columns help") : seen.index("How much worse the federated model is")]
     assert "clinic +0.021 ± 0.004 – – −0.012 ± 0.001" in table
     assert "lab +0.200 ± 0.000 – – +1.500 ± 0.100" in table
+    assert table.index("clinic: column 11 +0.011") < table.index("clinic: column 2 +0.002")
+    assert "column 1 " not in table  # ten are shown
+    assert "lie from their mean: site 1.50, stains 0.25. This is movement, not importance" in seen
     assert "columns help" not in text(page(build()))
 
 

@@ -139,8 +139,9 @@ def test_no_password_of_an_address_is_in_an_error(folder: Path, monkeypatch: pyt
 
 def test_mlflow_reads_what_was_logged(folder: Path, tmp_path: Path) -> None:
     mlflow = pytest.importorskip("mlflow", reason="pip install 'vfl-node[mlflow]'")
-    store = tmp_path / "runs"
-    log_to_mlflow(folder, store)
+    store, half = tmp_path / "runs", tmp_path / "lab.onnx"
+    half.write_bytes(b"a half")
+    sinks.log_to_mlflow(folder, str(store), beside=[(half, "models/lab"), (half, "")])
     log_to_mlflow(folder, store, experiment="another")
     log_to_mlflow(folder, store)
     place = f"sqlite:///{store / 'mlflow.db'}"
@@ -148,7 +149,10 @@ def test_mlflow_reads_what_was_logged(folder: Path, tmp_path: Path) -> None:
     numbers = {name: client.get_experiment_by_name(name).experiment_id for name in ("vfl-node", "another")}
     runs = client.search_runs([numbers["vfl-node"]])
     assert (len(runs), len(client.search_runs([numbers["another"]]))) == (2, 1)
-    run = runs[0]
+    beside = min(runs, key=lambda run: len(client.list_artifacts(run.info.run_id, "models/lab")) == 0).info.run_id
+    assert [item.path for item in client.list_artifacts(beside, "models/lab")] == ["models/lab/lab.onnx"]
+    assert Path(client.download_artifacts(beside, "models/lab/lab.onnx", str(tmp_path))).read_bytes() == b"a half"
+    (run,) = (run for run in runs if run.info.run_id != beside)
     assert (run.info.run_name, run.info.status) == ("trial-1a2b", "FINISHED")
     assert run.info.end_time - run.info.start_time == 60_000
     assert run.data.params == PARAMS

@@ -90,6 +90,8 @@ class Trial:
         watched: whether it is measured on its way.
         at_active: how many columns are the active party's, the first ones.
         joint: whether each party runs the joint attack at the end; then the first half of the columns is the active party's.
+        training: which training over the same alignment it is; another one has other weights, batches and draws.
+        kept: whether its synthetic rows, and labels that are fixed, are those of training 0 all the same.
     """
 
     data: str
@@ -109,6 +111,8 @@ class Trial:
     watched: bool = False
     at_active: int = 0
     joint: bool = False
+    training: int = 0
+    kept: bool = True
 
     @property
     def train(self) -> Train:
@@ -205,7 +209,8 @@ class Training:
         tested, trained, owns = drawn.tested, drawn.trained, drawn.owns
         both = owns[ACTIVE] & owns[PASSIVE]
         kept = both if trial.real_only else np.ones_like(both)
-        schedule = Schedule(randomness.derive("schedule").bytes(32), len(trained), salt=0)
+        anew = randomness.derive(f"training/{trial.training}") if trial.training else randomness
+        schedule = Schedule(anew.derive("schedule").bytes(32), len(trained), salt=0)
         self.real = int(both.sum())
         self._batches = list(_batches(schedule, trial.train, kept))
         self._secret = {name: ~owned[kept] for name, owned in owns.items()}
@@ -235,13 +240,10 @@ class Training:
             )
             table = self._tables[name] = records.table(trained[kept][mine], columns[name], labelled=name == ACTIVE)
             self._rows[name] = view.rows
-            own_session = session(
-                name, {other: channels[name]}, randomness, train=trial.train, parties=PARTIES, clock=lambda: 0.0
-            )
-            own, draws = randomness.derive(name), randomness.derive(f"{name} draws")
-            self._halves[name] = half_of(
-                own_session, TrainingData(view, table), RepeatStart(own, draws, 0, np.arange(len(mine)))
-            )
+            own_session = session(name, {other: channels[name]}, anew, train=trial.train, parties=PARTIES, clock=lambda: 0.0)
+            lasting = (randomness if trial.kept else anew).derive(f"{name} draws")
+            start = RepeatStart(anew.derive(name), anew.derive(f"{name} draws"), 0, np.arange(len(mine)), lasting=lasting)
+            self._halves[name] = half_of(own_session, TrainingData(view, table), start)
             self._tested[name] = records.table(tested, columns[name], labelled=name == ACTIVE)
         self._labels = np.where(owns[ACTIVE], records.labels[trained], 0.0)[kept].astype(np.float32)
 
@@ -288,18 +290,31 @@ class Training:
             attacker: the active party, with the last embedding of each row; or the passive one, with its mean gradient.
             permuted: whether it has other rows' columns and labels, as a control.
         """
-        other = PASSIVE if attacker == ACTIVE else ACTIVE
+        secret, _ = self.received(attacker)
+        return metrics.auc(secret, self.joint_scores(attacker, permuted))
+
+    def joint_scores(self, attacker: str, permuted: bool = False, attempt: int = 0) -> NDArray[np.float64]:
+        """The scores behind :meth:`joint`; in each ``attempt`` the attacker draws otherwise."""
         randomness, table = self._own.derive(f"joint/{attacker}"), self._tables[attacker]
-        mine = joint.sample(np.flatnonzero(~self._secret[attacker]), randomness.derive("sample"))
-        rows = self._rows[attacker][mine]
+        rows = self._rows[attacker][self._judged(attacker)]
         if permuted:
             rows = rows[randomness.derive("permuted").permutation(len(rows))]
         cells, categorical = design(table, rows)
         if table.labels is not None:
             cells, categorical = np.column_stack([cells, table.labels]), [*categorical, False]
-        shown = self._gather_received(attacker)[mine].astype(np.float64)
-        found = joint.scores(cells[rows], shown, randomness, categorical=np.array(categorical, bool))
-        return metrics.auc(self._secret[other][mine], found)
+        _, shown = self.received(attacker)
+        drawn = randomness.derive(f"attempt/{attempt}") if attempt else randomness
+        return joint.scores(cells[rows], shown, drawn, categorical=np.array(categorical, bool))
+
+    def received(self, attacker: str) -> tuple[Bools, NDArray[np.float64]]:
+        """Which of the rows of one party the other lacks, at most 6,000 rows, and what was received of each, float64[k, d]."""
+        mine = self._judged(attacker)
+        secret = self._secret[PASSIVE if attacker == ACTIVE else ACTIVE]
+        return secret[mine], self._gather_received(attacker)[mine].astype(np.float64)
+
+    def _judged(self, attacker: str) -> NDArray[np.int64]:
+        """The rows on which that party's attacks are judged."""
+        return joint.sample(np.flatnonzero(~self._secret[attacker]), self._own.derive(f"joint/{attacker}").derive("sample"))
 
     def _gather_received(self, attacker: str) -> NDArray[np.float32]:
         """float32[m, d], of each row the last embedding, or the mean of the gradients of its own loss."""

@@ -40,7 +40,7 @@ SENT = {  # lists in the order each side sends them
     "psi": {"active": ["step 1", "step 4"], "passive": ["step 2", "step 3"]},
     "apsi": {"active": ["step 4", "step 8", "step 12"], "passive": ["step 3", "step 6", "step 10"]},
     "psi-pairs": {"active": ["step 1", "step 4", "positions"], "passive": ["step 2", "step 3"]},
-    "upsi": {"active": ["query", "claim"], "passive": ["tags", "answer"]},
+    "upsi": {"active": ["query", "claim"], "passive": ["tags", "added", "answer"]},
 }
 ROLES = ("active", "passive")
 NAMES = ("clinic", "lab")
@@ -76,8 +76,9 @@ class Spy(Channel):
 
     async def receive(self, expected):
         message = await super().receive(expected)
-        if isinstance(message, alignment_pb2.TagsWanted) and message.cached:
-            self.names.remove("tags")
+        if isinstance(message, alignment_pb2.TagsWanted):
+            sent = "added" if message.held else "" if message.cached else "tags"
+            self.names = [name for name in self.names if name == sent or name not in ("tags", "added")]
         return message
 
     async def send_rows(self, rows, *, count, width, start=0):

@@ -350,6 +350,9 @@ def test_zero_dummies_are_a_promise_too(run_alignment):
         (("psu", {"dummies": 3}), ("apsi", {}), {"passive"}),  # tells the active party
         (("apsi", {}), ("psi", {}), {"active"}),
         (("apsi", {}), ("psu", {}), {"active"}),
+        (("psu", {"dummies": 3}), ("upsi", {}), {"active", "passive"}),
+        (("apsi", {}), ("upsi", {}), {"active"}),
+        (("apsi", {}), ("upsi", {"server": "active"}), {"active"}),
         (("psi", {}), ("apsi", {}), set()),
         (("psu", {}), ("psi", {}), set()),  # a policy's protocols are for who minds
         (("psu", {"padding": 1}), ("apsi", {"padding": 1}), {"passive"}),  # whose size apsi tells exactly

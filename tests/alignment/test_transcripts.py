@@ -42,11 +42,12 @@ TERMS = {
     "psi": {"protocol": "psi"},
     "apsi": {"protocol": "apsi", "obfuscation": {"size": 3}},
     "psi-pairs": {"protocol": "psi-pairs"},
+    "upsi": {"protocol": "upsi"},
     "covered-psu": {"protocol": "psu", "padding": 4, "dummies": 1},
     "covered-apsi": {"protocol": "apsi", "obfuscation": {"fraction": 0.5}, "padding": 1},
 }
 CASES = [(name, group) for name in ("psu", "psi", "apsi") for group in ("curve25519", "modp3072", "modp2048")]
-CASES += [("covered-psu", "curve25519"), ("covered-apsi", "curve25519"), ("psi-pairs", "curve25519")]
+CASES += [("covered-psu", "curve25519"), ("covered-apsi", "curve25519"), ("psi-pairs", "curve25519"), ("upsi", "curve25519")]
 EVERY = pytest.mark.parametrize(("name", "group"), CASES)
 
 

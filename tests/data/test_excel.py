@@ -149,6 +149,16 @@ FAULTS: dict[str, tuple[Any, str, str]] = {
         ": has a cell in row 1,048,576 and one in column 16,384, so more than 33,554,432 cells",
         "E_FORMAT",
     ),
+    "far away in another spelling": (
+        sheet_of([["id"], ["a"]]).replace("</sheetData>", "<row><x:c s='0' r='XFD1048576'/></row></sheetData>"),
+        ": has a cell in row 1,048,576 and one in column 16,384, so more than 33,554,432 cells",
+        "E_FORMAT",
+    ),
+    "not computed in another spelling": (
+        sheet_of([["id"], ["a"]]).replace("</sheetData>", '<row><x:c r="B2"><x:f>1+1</x:f></x:c></row></sheetData>'),
+        ": has formulas without their results",
+        "E_FORMAT",
+    ),
     "damaged XML": (sheet_of([["id"], ["a"]])[:-40], ": is damaged or cut off", "E_CSV"),
 }  # fmt: skip
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -138,6 +139,19 @@ def test_one_wrong_number_is_found(place: str) -> None:
     with pytest.raises(UsageError, match="differ by") as refused:
         check_file(half, to_onnx(half), None)
     assert refused.value.code == "E_EXPORT"
+
+
+@pytest.mark.parametrize(("large", "refused"), [(True, False), (False, True)])
+def test_a_small_sum_of_large_numbers_may_lose_as_many_digits_as_a_large_one(large: bool, refused: bool) -> None:
+    half, table = split_half(mixed_table(), "passive", {}), mixed_table()
+    encoded = half.encoded(table)
+    sizes = np.max([np.abs(each).max(axis=1) for each in encoded.values() if each.dtype.kind == "f"], axis=0)
+    row = int(sizes.argmax() if large else sizes.argmin())
+    assert sizes.min() < 2 < 5 < sizes.max()
+    said = half.part(table)
+    said[row] += 3e-6 * np.sign(said[row])
+    file = SimpleNamespace(encoded=lambda _: encoded, part=lambda _: said)
+    assert (compare(half, file, table)[0] > BOUND) == refused  # type: ignore[arg-type]
 
 
 def test_a_column_may_be_called_as_an_output() -> None:

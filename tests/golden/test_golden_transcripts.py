@@ -50,6 +50,8 @@ JOBS = {
     "align-psu": "align: {protocol: psu, padding: 2, dummies: 5}",
     "align-psi": "align: {protocol: psi, group: modp2048}",
     "align-apsi": ASYMMETRIC,
+    "align-upsi": "align: {protocol: upsi}",
+    "align-upsi-active": "align: {protocol: upsi, server: active, padding: 1, group: modp2048}",
     "split-psu": f"evaluate: {{share_with_passive: true, repeats: 2}}\n{SPLIT}, missing: {{calibration: train}}}}",
     "split-psi": f"{INTERSECTION}{SPLIT}, model: wide_deep, optimizer: sgd}}",
     "split-apsi": f"{ASYMMETRIC}{SPLIT}, missing: {{labels: neighbors, features: smoothed}}}}",

@@ -54,7 +54,7 @@ TWO = {"clinic": "active", "lab": "passive"}
 THREE = TWO | {"notary": "coordinator"}
 
 
-LEFT = {"artefacts", "alignment", "rows", "split", "columns"}
+LEFT = {"artefacts", "alignment", "rows", "split", "synthetic", "columns"}
 """What a done job may leave in its folder: its report and model, what was noted of its columns, and what a job needs
 that uses its alignment again."""
 

@@ -21,6 +21,7 @@ from typer.testing import CliRunner
 from tests.node.indexes import written_by_a_newer_release
 from vfl_node.cli import app
 from vfl_node.configuration.models import parse
+from vfl_node.data.stability import NotedTable
 from vfl_node.errors import StateError, UsageError, VflError
 from vfl_node.execution.outcome import SUMS
 from vfl_node.job import Job
@@ -34,7 +35,7 @@ from vfl_node.node.releases import release_ended
 from vfl_node.node.store import Store
 from vfl_node.node.upgrade_check import check_upgrade
 from vfl_node.process.archive import ArchiveWriter
-from vfl_node.process.files import private_folder, write_checked
+from vfl_node.process.files import private_folder, read_checked, write_checked
 from vfl_node.session.counted import telling_training
 from vfl_node.settings.reading import load_settings
 from vfl_node.training.prediction.stored import StoredPredictor
@@ -44,6 +45,7 @@ from vfl_node.version import VERSION
 
 JOB = parse("name: trial\nparties: {active: clinic, passive: lab}\n", Job, source="j")
 SECRET = b"nobody may have this" * 3
+NOTED = NotedTable(rows=0, columns=()).to_json()
 
 
 class Clinic:
@@ -71,6 +73,7 @@ class Clinic:
             (kept.artefacts / "report.json").write_text("{}")
             kept.seal()
             kept.keep_predictor(StoredPredictor(input="0f" * 32, encoder="e", serving="s"))
+            write_checked(kept.columns, NOTED)
             states: tuple[Any, ...] = ("asked", "waiting", "running", "paused", "unconfirmed")
             jobs = {state: store.update(store.add(JOB, submitter="lab"), state=state) for state in states}
             jobs["resumable"] = store.update(store.add(JOB, submitter="lab"), state="failed", code="E_PEER_LOST")
@@ -138,7 +141,8 @@ def test_what_is_in_a_backup_and_what_is_not(clinic: Clinic, tmp_path: Path, mod
     always |= {"schedules/index.json", "schedules/weekly.marks"}
     always |= {f"partners/lab/{name}" for name in ("secret", "ledger.log", "dummies-size.kept")}
     job = f"jobs/{clinic.done}/"
-    with_models = {f"{job}serving", f"{job}artefacts/report.json", f"{job}artefacts/{SUMS}"} if models else set()
+    of_models = ("serving", "columns", "artefacts/report.json", f"artefacts/{SUMS}")
+    with_models = {f"{job}{name}" for name in of_models} if models else set()
     assert set(found) == always | with_models | {"manifest.json", SUMS}
     data = target.read_bytes()
     assert SECRET not in data
@@ -232,6 +236,7 @@ def test_a_restored_state_is_what_it_was_but_for_jobs_under_way(clinic: Clinic, 
         predictor = store.job_folder(store.record(clinic.done)).predictor
         assert predictor
         assert predictor.serving == "s"
+        assert read_checked(store.job_folder(store.record(clinic.done)).columns) == NOTED
         for job in clinic.under_way.values():
             record = store.record(job)
             assert (record.state, record.code, record.over) == ("failed", "E_RESTORED", True)

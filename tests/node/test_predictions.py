@@ -25,8 +25,11 @@ from safetensors.torch import load_file
 from tests.node.halves import together
 from tests.node.nodes import LEFT, Command
 from vfl_node.alignment.alignment import Alignment, PeerFacts
+from vfl_node.alignment.upsi.reveals import declare
+from vfl_node.configuration.models import parse
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import PolicyError, ProtocolError, StateError, UsageError, VflError
+from vfl_node.execution.allowed import check_allowed
 from vfl_node.execution.folder import JobFolder
 from vfl_node.execution.inputs import read_input
 from vfl_node.execution.live import LiveProgress, Stop
@@ -726,8 +729,12 @@ def test_new_records_whose_ids_the_other_party_spells_otherwise_end_with_a_warni
     head, *rows = new_records(trial, "clinic", range(60, 120)).decode().splitlines()
     (tmp_path / "new.csv").write_text("\n".join([head, *(row.upper() for row in rows)]))
     before = {view["id"] for view in served.federation.client("clinic").jobs()}
+    noted = served.federation.job_folder("lab", served.model) / "columns"
+    whole = noted.read_bytes()
+    noted.write_bytes(whole[:-1])
     with served.command("clinic", "--align", "--data", tmp_path / "new.csv", "--out", tmp_path / "p.csv") as command:
         done = command.ended()
+    noted.write_bytes(whole)
     assert done.returncode == 0, done.stderr
     _, ids, found = table_of((tmp_path / "p.csv").read_bytes())
     assert (len(ids), set(found)) == (60, {None})
@@ -737,6 +744,8 @@ def test_new_records_whose_ids_the_other_party_spells_otherwise_end_with_a_warni
         (warning,) = served.federation.report(name, job_id)["alignment"]["warnings"]
         assert f"no record is shared with {OTHER[name]}" in warning
         assert spelling in warning
+        warnings = served.federation.report(name, job_id)["predictions"]["warnings"]
+        assert any("Own columns were not compared with those of job" in text for text in warnings) == (name == "lab")
 
 
 def test_new_records_must_have_the_columns_of_the_model(served: Served, trial: Any) -> None:
@@ -1133,3 +1142,58 @@ def test_new_records_are_intersected_whatever_the_training_did(store: Store, job
     assert known.align == record.job.align
     assert new.align == Align(protocol="psi", id_form="nocase", group="modp2048", padding=3)
     assert known.parties == new.parties == record.job.parties
+
+
+@pytest.mark.parametrize("protocol", ["psi", "psu", "upsi, server: active"])
+def test_the_training_may_name_the_protocol_of_new_records(store: Store, job: Callable[[str], Job], protocol: str) -> None:
+    """Whoever asks for predictions asks about the records; known ones keep the alignment of the training."""
+    named = JOB.replace("to: active", "to: both, align: upsi")
+    record = store.add(job(f"{named}align: {{protocol: {protocol}, padding: 3}}\n"), submitter="clinic")
+    store.job_folder(record).keep_predictor(NOTHING)
+    for asker, server in (("clinic", "passive"), ("lab", "active")):
+        known, new = (predictions.job_for(store, record.id, asker, new=new) for new in (False, True))
+        assert known.align == record.job.align
+        assert new.align == Align(protocol="upsi", server=server, padding=3)
+        predictions.check(store, new, asker, asker)
+        assert "tag list" in [each.what for each in declare(new) if each.to == asker]
+        other = new.align.model_copy(update={"server": "active" if server == "passive" else "passive"})
+        with pytest.raises(UsageError, match=r"align\."):
+            predictions.check(store, new.model_copy(update={"align": other}), asker, asker)
+
+
+def test_new_records_are_not_asked_about_where_a_policy_does_not_name_it(store: Store, job: Callable[[str], Job]) -> None:
+    """Though it has allowed the training, over psi."""
+    record = store.add(
+        job(JOB.replace("to: active", "to: active, align: upsi") + "align: {protocol: psi}\n"), submitter="clinic"
+    )
+    store.job_folder(record).keep_predictor(NOTHING)
+    new = predictions.job_for(store, record.id, "clinic", new=True)
+
+    def check(job: Job, policy: str) -> None:
+        place = "data: {path: x.csv, label: label}, insecure_loopback: true, peers: {lab: {address: '127.0.0.1:1'}}"
+        text = f"{{name: clinic, role: active, {place}, policy: {policy}}}"
+        check_allowed(parse(text, Settings, source="node.yaml"), job, loading=False)
+
+    check(record.job, "{}")
+    check(new, "{everyone: {protocols: [psi, upsi]}}")
+    with pytest.raises(PolicyError, match="aligns by upsi") as caught:
+        check(new, "{}")
+    assert caught.value.code == "E_POLICY"
+
+
+def test_a_job_without_a_protocol_of_new_records_is_the_one_of_before(job: Callable[[str], Job]) -> None:
+    assert "align" not in job(JOB).model_dump()["serve"]
+
+
+@pytest.mark.parametrize(
+    ("serve", "parties", "why"),
+    [
+        ("psu", "lab", "all parties own each row, such as psi, and not psu"),
+        ("apsi", "lab", "and not apsi"),
+        ("upsi", "[lab, insurer]", "upsi aligns with 1 of parties.passive at most: one party asks"),
+    ],
+)
+def test_new_records_are_aligned_by_no_other_protocol(job: Callable[[str], Job], serve: str, parties: str, why: str) -> None:
+    with pytest.raises(UsageError, match=why) as caught:
+        job(JOB.replace("lab", parties).replace("to: active", f"to: active, align: {serve}"))
+    assert caught.value.code == "E_CONFIG"

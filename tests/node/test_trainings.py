@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
@@ -38,11 +39,19 @@ class Trainings:
         """Types of what the lab has sent, in order."""
 
     def run(
-        self, job_id: str, text: str = TRAIN, *, attempt: int = 1, dies_before: str = "", clinic: Any = None, **budgets: int
+        self,
+        job_id: str,
+        text: str = TRAIN,
+        *,
+        attempt: int = 1,
+        dies_before: str = "",
+        clinic: Any = None,
+        kept: Mapping[str, Sequence[str]] | None = None,
+        **budgets: int,
     ) -> list[Any]:
         """Both parties' results; ``budgets`` are the lab's, who dies before it sends a message of the type ``dies_before``.
 
-        ``clinic`` are more settings of the other one.
+        ``clinic`` are more settings of the other one; ``kept`` are the jobs whose alignment each of both has.
         """
         runs: list[Any] = []
         for name, channel in zip(ROLES, memory_channels(*ROLES, job_id=job_id), strict=True):
@@ -70,6 +79,7 @@ class Trainings:
                 attempt,
                 {peer: Partner(self.folder / "partners" / name, peer)},
                 {peer: channel},
+                kept=(kept or {}).get(name, ()),
             )
             runs += [(protocol, channel) for protocol in conversations(run)]
         return run_together(*runs)
@@ -131,7 +141,7 @@ def test_each_job_counts_and_the_report_says_which_it_is(trainings: Trainings) -
             assert trainings.counted(name) == number
             said = trainings.said(job_id, name)
             assert said.count(f"this is training {number} over these records") == (2 if number > 1 else 0)
-            assert ("synthetic rows were drawn again, and comparing trainings tells which they are" in said) == (number > 1)
+            assert ("synthetic rows are drawn again with each alignment, and comparing trainings" in said) == (number > 1)
 
 
 def test_what_sends_rows_in_the_clear_counts_over_every_alignment(trainings: Trainings) -> None:

@@ -17,11 +17,15 @@ def membership(entries: tuple[Disclosure, ...]) -> str:
 
 @pytest.mark.parametrize(
     ("labels", "said"),
-    [("majority", "comparing trainings tells more"), ("random-pos", "comparing trainings tells which they are")],
+    [
+        ("majority", "comparing trainings tells more"),
+        ("random-pos", "comparing trainings over several tells which they are"),
+        ("random-pred", "comparing them tells which they are"),
+    ],
 )
 def test_who_may_compare_trainings_is_told_so(labels: str, said: str) -> None:
     train = Train(missing=Missing(labels=labels))
-    for learns, told in ((active_learns, "comparing trainings tells which they are"), (passive_learns, said)):
+    for learns, told in ((active_learns, "comparing trainings over several tells which they are"), (passive_learns, said)):
         first, third = (
             membership(learns(TrainingExchange("lab", RowCounts(70, 30), 20, train, Evaluate(), training)))
             for training in (1, 3)

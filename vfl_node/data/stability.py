@@ -136,8 +136,10 @@ class NotedTable(Frozen):
         return cls(rows=len(table), columns=tuple(NotedColumn.from_column(*column) for column in table.columns.items()))
 
     def compare(self, table: Table) -> tuple[ColumnShift, ...]:
-        """How far each of the columns has moved in ``table``, which has them all."""
-        return tuple(_shift(noted, table.columns[noted.name], self.rows) for noted in self.columns)
+        """How far each of the columns has moved that ``table`` has."""
+        return tuple(
+            _shift(noted, table.columns[noted.name], self.rows) for noted in self.columns if noted.name in table.columns
+        )
 
     def to_json(self) -> bytes:
         """As :meth:`from_json` reads it."""

@@ -37,6 +37,7 @@ from vfl_node.estimate.shared_linkage import PAIR_S as SHARED_PAIR_S
 from vfl_node.estimate.shared_linkage import shared_cost
 from vfl_node.job.alignment import ALIGNMENTS, Align, AlignmentSpec
 from vfl_node.job.costs import Operations, Pace, TableShape
+from vfl_node.job.names import AUTO
 from vfl_node.models import NONE_DECLARED
 from vfl_node.settings.node import Settings
 
@@ -169,7 +170,7 @@ def _range(plan: Plan, machine: Machine, terms: Align, pace: Pace | None) -> Ran
     records, shared = taking_part(terms, plan.records, plan.shared)
     sizes = announced_sizes(plan.job.parties, terms, records)
     cost = _linkage if terms.spec.by_similarity else _cost
-    if plan.job.align.reuse and terms.protocol == plan.job.align.protocol:
+    if plan.job.align.reuse not in (None, AUTO) and terms.protocol == plan.job.align.protocol:
         cost = _reused
     cases = [
         asdict(alignment := cost(plan, machine, terms, sizes, common, m))

@@ -145,6 +145,11 @@ class JobFolder(JobOutcome):
         return self.path / "earlier-split"
 
     @property
+    def synthetic(self) -> Path:
+        """The seed of synthetic rows (:mod:`vfl_node.execution.synthetic`), for jobs that use the alignment again."""
+        return self.path / "synthetic"
+
+    @property
     def keeps_alignment(self) -> bool:
         """Whether another job can use the alignment again."""
         return self._alignment.exists() and self.rows.exists()
@@ -152,7 +157,7 @@ class JobFolder(JobOutcome):
     def forget_alignment(self) -> None:
         """Remove what other jobs could use again, unless predictions need it."""
         if not self.keeps_predictor(self.path):
-            for path in (self._alignment, self.rows, self.split):
+            for path in (self._alignment, self.rows, self.split, self.synthetic):
                 remove(path)
 
     @property
@@ -315,7 +320,7 @@ class JobFolder(JobOutcome):
         if self._predictor.exists():
             remaining |= {self._predictor, self.shown}
         if self._predictor.exists() or self.keeps_alignment:
-            remaining |= {self._alignment, self.rows, self.split}
+            remaining |= {self._alignment, self.rows, self.split, self.synthetic}
         if (self.path / _EARLIER_PREDICTOR).exists():
             remaining |= {self.path / _EARLIER_PREDICTOR, self.path / "alignment.safetensors"}
         if self.trial.transcript:

@@ -94,6 +94,7 @@ def keep(
         alignment=aligned.alignment if aligned else None,
         align_seconds=aligned.seconds if aligned else None,
         align_warnings=_alignment_cautions(run, aligned) if aligned else (),
+        reused=aligned.reused if aligned else None,
         records=len(run.inputs.whole) if run.inputs else None,
         merged=run.inputs.whole.merged if run.inputs else None,
         classes=run.inputs.table.classes if run.inputs else (),

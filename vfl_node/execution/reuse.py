@@ -1,7 +1,14 @@
 """An alignment of an earlier job, used again: the parties say that they have it, and align nothing.
 
+::
+
+    with reuse: auto       each passive ── what it has kept ──►  active
+                           each passive ◄── the newest of all ── active        the decision is kept for all later attempts
+    if there is such a one, or the job names one
+                           digest of it, both ways
+
 What it tells: that the same records are trained on again, which the marks of an alignment would tell, too. The records are
-those of then. A table may have grown since, and cells may be others.
+those of then. Where the job names it, a table may have grown since; with ``auto`` it has the same records. Cells may be others.
 """
 
 from __future__ import annotations
@@ -14,15 +21,21 @@ from pathlib import Path
 from vfl_node.alignment.alignment import Alignment
 from vfl_node.data.marks import Marks
 from vfl_node.data.tables import Table, prune_levels
-from vfl_node.errors import PeerError, StateError
+from vfl_node.errors import PeerError, ProtocolError, StateError
 from vfl_node.execution.folder import JobFolder
 from vfl_node.job import Job, JobId
+from vfl_node.job.names import AUTO
 from vfl_node.process.files import read_checked, write_checked, write_whole
 from vfl_node.session.memory import Memory, mark_secret
 from vfl_node.session.session import Session
 from vfl_node.transport.generated.vfl.v1 import alignment_pb2
 
 REUSE = "E_REUSE_ALIGN"
+
+_AGREED = "reused"
+
+MOST_OFFERED = 16
+"""Alignments of which a party says that it has kept them, the newest ones."""
 
 
 def earlier_folder(folder: JobFolder, job_id: JobId) -> JobFolder:
@@ -75,9 +88,42 @@ def read_split(folder: JobFolder, job_id: JobId) -> bytes | None:
     return None
 
 
+def reused_job(job: Job, path: Path) -> JobId | None:
+    """The earlier job whose alignment ``job`` uses, whose folder is at ``path``; None: none, or with ``auto`` not yet.
+
+    Raises:
+        StateError: what the parties have agreed on is damaged (``E_STATE_CORRUPT``).
+    """
+    return (_read_agreed(path) or None) if job.align.reuse == AUTO else job.align.reuse
+
+
+def _read_agreed(path: Path) -> JobId | None:
+    """What the parties have agreed on, for all attempts: a job, or none (an empty text); None: they have not met yet."""
+    with suppress(FileNotFoundError):
+        return read_checked(path / _AGREED, hint="submit the job again as a new one").decode()
+    return None
+
+
+def _keep_agreed(path: Path, job_id: JobId) -> None:
+    write_checked(path / _AGREED, job_id.encode())
+
+
+def recall_records(table: Table, folder: JobFolder, job_id: JobId, memory: Memory) -> tuple[Table, bytes | None]:
+    """The records of an earlier job, and the seed by which it held out rows. Raises StateError as :func:`select_aligned`."""
+    source = source_folder(folder, job_id)
+    return select_aligned(table, source, memory), read_split(source, job_id)
+
+
+def source_folder(folder: JobFolder, job_id: JobId) -> JobFolder:
+    """Where the alignment of an earlier job is: in the ``folder`` of the job that uses it, once that has a copy."""
+    return folder if folder.keeps_alignment else earlier_folder(folder, job_id)
+
+
 def copy_records(earlier: JobFolder, folder: JobFolder) -> None:
-    """Keep in ``folder`` which records took part in an earlier job, and which were held out. Raises OSError, StateError."""
+    """Keep in ``folder`` which records took part in an earlier job, and what was drawn for them. Raises OSError, StateError."""
     write_checked(folder.rows, read_checked(earlier.rows))
+    if earlier.synthetic.exists():
+        write_checked(folder.synthetic, read_checked(earlier.synthetic))
     if split := read_split(earlier, earlier.path.name):
         write_checked(folder.earlier_split, split)
 
@@ -96,24 +142,102 @@ def copy_model(job: Job, folder: JobFolder) -> Path | None:
     return path
 
 
-async def reuse_alignment(session: Session, source: JobFolder, others: Sequence[str]) -> Alignment:
+async def agree_reuse(session: Session, folder: JobFolder, table: Table, kept: Sequence[JobId]) -> JobId | None:
+    """The newest earlier job whose alignment all data parties have kept, of the same records; kept for all later attempts.
+
+    Args:
+        session: this party's, of a job with ``align.reuse: auto``.
+        folder: of the job.
+        table: this party's records that take part now.
+        kept: earlier jobs on the same terms whose alignment this party has kept, newest first.
+
+    Returns:
+        None if there is none. Nothing that one party alone lacks, or has damaged, is an error in the first attempt.
+
+    Raises:
+        PeerError: a peer has no more what the parties agreed on in an earlier attempt (``E_REUSE_ALIGN``).
+        ProtocolError: the active party chooses what this one has not offered (``E_ORDER``).
+        StateError: this party has it no more (``E_REUSE_ALIGN``, ``E_STATE_CORRUPT``).
+
+    Leaks: to the active party of which earlier jobs on the same terms this one has kept the alignment, if its records have not
+        changed since; to a passive one which of these all have. By the marks of an alignment each sees, too, whether records
+        have changed.
+    """
+    before = _read_agreed(folder.path)
+    if before:
+        offered = {_load(session, source_folder(folder, before), before)[1]: before}
+    else:
+        offered = _list_equal(session, folder, table, kept) if before is None else {}
+    async with session.phase("agreement"):
+        if session.role == "active":
+            theirs = {
+                peer: set((await channel.receive(alignment_pb2.KeptAlignments)).sha256)
+                for peer, channel in session.data_peers.items()
+            }
+            if before and (lacking := [peer for peer, each in theirs.items() if each.isdisjoint(offered)]):
+                raise _lack_error(lacking[0], before)
+            chosen = next((digest for digest in offered if all(digest in each for each in theirs.values())), b"")
+            job_id = offered.get(chosen, "")
+            _keep_agreed(folder.path, job_id)  # first: what a peer has heard holds for this party, too
+            for channel in session.data_peers.values():
+                await channel.send(alignment_pb2.Reused(sha256=chosen))
+        else:
+            await session.peer.send(alignment_pb2.KeptAlignments(sha256=list(offered)))
+            chosen = (await session.peer.receive(alignment_pb2.Reused)).sha256
+            job_id = offered.get(chosen, "")
+            if (chosen and not job_id) or (before is not None and job_id != before):
+                raise ProtocolError(f"{session.peer.peer} chooses an alignment that this party has not offered", code="E_ORDER")
+            _keep_agreed(folder.path, job_id)
+    return job_id or None
+
+
+def _list_equal(session: Session, folder: JobFolder, table: Table, kept: Sequence[JobId]) -> dict[bytes, JobId]:
+    """Those of the earlier jobs that had exactly the records of ``table``: the digest of each alignment → the job."""
+    offered: dict[bytes, JobId] = {}
+    if not kept:
+        return offered
+    now = Marks.from_table(table, mark_secret(session.memory))
+    for job_id in kept[:MOST_OFFERED]:
+        with suppress(StateError, FileNotFoundError):  # what is gone or damaged here is aligned anew
+            source = earlier_folder(folder, job_id)
+            then = Marks.from_bytes(read_checked(source.rows))
+            if len(then) == len(now) and (then.find_in(now) >= 0).all():
+                offered[_load(session, source, job_id)[1]] = job_id
+    return offered
+
+
+def _load(session: Session, source: JobFolder, alignment_of: JobId) -> tuple[Alignment, bytes]:
+    """An alignment that is kept, and a digest of what all parties know of it and of how rows were held out; 32 bytes."""
+    if (stored := source.load_alignment(session.others)) is None:
+        raise absence_error(alignment_of)
+    alignment, terms = stored[0], session.job.align
+    about = f"{alignment_of} {alignment.protocol} {alignment.group} {terms.padding} {terms.dummies} {len(alignment)}"
+    held_out_by = read_split(source, alignment_of) or b""
+    return alignment, hashlib.sha256(b"vfl-node alignment " + about.encode() + held_out_by).digest()
+
+
+def _lack_error(peer: str, job_id: JobId) -> PeerError:
+    return PeerError(
+        f"{peer} has not kept the alignment of job {job_id}, which an earlier attempt of this job agreed on",
+        code=REUSE,
+        hint="submit the job again as a new one: it aligns anew",
+        for_peer=f"the alignment of job {job_id}, which an earlier attempt agreed on, is not kept at all parties",
+    )
+
+
+async def reuse_alignment(session: Session, source: JobFolder, alignment_of: JobId) -> Alignment:
     """The alignment of an earlier job, once every other party has said that it has the same.
 
     Args:
         session: this party's.
         source: the folder of that job, or of this one, which has a copy.
-        others: the other data parties.
+        alignment_of: that job.
 
     Raises:
         PeerError: a peer has another one (``E_REUSE_ALIGN``).
         StateError: it is damaged here (``E_STATE_CORRUPT``).
     """
-    alignment_of = str(session.job.align.reuse)
-    if (stored := source.load_alignment(others)) is None:
-        raise absence_error(alignment_of)
-    alignment, terms = stored[0], session.job.align
-    about = f"{alignment_of} {alignment.protocol} {alignment.group} {terms.padding} {terms.dummies} {len(alignment)}"
-    digest = hashlib.sha256(b"vfl-node alignment " + about.encode() + (read_split(source, alignment_of) or b"")).digest()
+    alignment, digest = _load(session, source, alignment_of)
     async with session.phase("align"):
         for channel in session.data_peers.values():
             await channel.send(alignment_pb2.Reused(sha256=digest))

@@ -3,7 +3,7 @@
 ::
 
     preflight   same version, same job, same inputs; the newest point that all can resume from     (session/agree.py)
-    align       which shared rows are mine                                                         (align.py)
+    align       which shared rows are mine, by an alignment of an earlier job or anew              (align.py)
     aligned     all know that all have stored it; only now may the lists go
     train       my part of the model, and how good the whole is                                    (train.py)
     or predict  by a model that an earlier job trained                                             (prediction/play.py)
@@ -32,8 +32,8 @@ from vfl_node.engines.processes import Processes
 from vfl_node.engines.threads import Threads
 from vfl_node.execution.folder import JobFolder
 from vfl_node.execution.inputs import select_records
-from vfl_node.execution.reuse import copy_model, earlier_folder, read_split, select_aligned
-from vfl_node.job import Job
+from vfl_node.execution.reuse import copy_model, recall_records, reused_job
+from vfl_node.job import Job, JobId
 from vfl_node.process.tensors import load_torch, settle_device
 from vfl_node.progress import EpochTrained, Event, LocalEpochTrained, PhaseBegan, Progress
 from vfl_node.session.agree import agree
@@ -81,12 +81,14 @@ class Run:
         folder: where it stores what the job needs and leaves.
         inputs: its records; None at a coordinator.
         trace: when it sent, received and waited.
+        kept: earlier jobs on the same terms whose alignments this party has kept, newest first.
     """
 
     session: Session
     folder: JobFolder
     inputs: DataInputs | None
     trace: Trace = field(default_factory=Trace)
+    kept: Sequence[JobId] = ()
 
     @property
     def data(self) -> DataInputs:
@@ -123,6 +125,7 @@ def set_up(
     channels: Mapping[str, Channel],
     trace: Trace | None = None,
     marks: ConsentMarks = NO_MARKS,
+    kept: Sequence[JobId] = (),
 ) -> Run:
     """The run of the party with these settings, on its device and threads.
 
@@ -139,6 +142,7 @@ def set_up(
         channels: peer → the conversation with it, in the order of the job's parties.
         trace: of the attempts before in this process, if any, which goes on.
         marks: of the job's manifest, and of the consents to it.
+        kept: as :attr:`Run.kept`.
 
     Raises:
         DataError, PolicyError: as :func:`vfl_node.execution.inputs.select_records`.
@@ -151,9 +155,8 @@ def set_up(
         part = table
         if not job.predict:
             memory = join_memories([memories[name] for name in job.parties.others(settings.name)])
-            if job.align.reuse:
-                source = folder if folder.keeps_alignment else earlier_folder(folder, job.align.reuse)
-                part, split = select_aligned(table, source, memory), read_split(source, job.align.reuse)
+            if reuse := reused_job(job, folder.path):
+                part, split = recall_records(table, folder, reuse, memory)
                 start = copy_model(job, folder)
             else:
                 part = select_records(table, job.align, memory, limits, settings.name)
@@ -185,7 +188,7 @@ def set_up(
         ),
         marks=marks,
     )
-    return Run(session, folder, inputs, trace)
+    return Run(session, folder, inputs, trace, kept)
 
 
 def _machine(settings: Settings) -> OwnMachine:

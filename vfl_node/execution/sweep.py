@@ -8,7 +8,7 @@
     the one that is kept:              go on from its last checkpoint: measure held-out rows     (Trainer.run)
 
 Without halving there is one rung, and one trial is kept in it. Each trial is a training of its own: it draws everything
-anew, and counts as one. It goes on in the next rung from its last checkpoint.
+anew but synthetic rows, and counts as one. It goes on in the next rung from its last checkpoint.
 
 Leaks: beyond what each training tells, which trials are kept after each one, which derives from labels.
 """

@@ -13,17 +13,20 @@ from vfl_node.errors import PolicyError
 from vfl_node.estimate.memory import check_steps
 from vfl_node.estimate.words import describe_alignment
 from vfl_node.execution import cautions, column_cautions
-from vfl_node.execution.align import Aligned, align_or_load
+from vfl_node.execution.align import Aligned, align_or_load, recall_synthetic, settle_reuse
+from vfl_node.execution.drifted import drift_cautions
 from vfl_node.execution.finish import finish
 from vfl_node.execution.halves import check_exportable, hand_over
 from vfl_node.execution.inputs import check_named_columns
 from vfl_node.execution.joint import estimate_joint
 from vfl_node.execution.keep import NO_HALVES, keep, traffic_of
+from vfl_node.execution.outcome import JobOutcome
 from vfl_node.execution.run import ALIGNED, KEPT, Run, agree_point
 from vfl_node.execution.sweep import SweepTrials, trial_name
 from vfl_node.gdp import Exposure
 from vfl_node.job import Job
 from vfl_node.job.alignment import ALIGNMENTS
+from vfl_node.job.names import AUTO
 from vfl_node.job.training import TrainerConfig
 from vfl_node.privacy.attack_limit import check_limit, strongest
 from vfl_node.privacy.defences.idle import idle_defences, idle_feature_audit, idle_label_limit
@@ -48,25 +51,28 @@ async def play(run: Run) -> None:
 
     Leaks: what the job's alignment and training leak. The report states it in words.
     """
-    session, folder = run.session, run.folder
-    started = utc_now()
+    folder, started = run.folder, utc_now()
     if not folder.whole:
         _reserve(run)
     checkpoints = FileCheckpoints(folder.checkpoints)
-    trials = session.job.sweep and SweepTrials(folder)
-    points = [ALIGNED, *(trials.points() if trials else checkpoints.names())] if folder.load_alignment(session.others) else []
+    job = run.session.job
+    trials = job.sweep and SweepTrials(folder)
+    has_aligned = folder.load_alignment(run.session.others) is not None
+    points = [ALIGNED, *(trials.points() if trials else checkpoints.names())] if has_aligned else []
     if folder.whole:
         points.append(KEPT)
     point = await agree_point(run, points)
+    if point is None and job.align.reuse == AUTO:
+        run = await settle_reuse(run)
     if point != KEPT:
         trainer = _prepare(run)
         result = await align_or_load(run, resume=point is not None)
         trained, halves = None, NO_HALVES
         if trainer:
             trained = await _train(run, trainer, result, trials or checkpoints, None if point == ALIGNED else point)
-            if session.job.export:
+            if run.session.job.export:
                 trained, halves = await hand_over(run, trained)
-        keep(run, started, traffic_of(session, result), aligned=result, trained=trained, halves=halves)
+        keep(run, started, traffic_of(run.session, result), aligned=result, trained=trained, halves=halves)
     await finish(run)
 
 
@@ -144,7 +150,8 @@ async def _train(
     if session.recording.transcript and session.role == "active":
         session.recording.transcript.keep_rows(alignment.rows)
     before, joint = _cautions(run, alignment), _estimate_joint(run)
-    own = dataclasses.replace(session, randomness=session.randomness.derive("train"))
+    attempt = dataclasses.replace(session.attempt, synthetic=recall_synthetic(run))
+    own = dataclasses.replace(session, randomness=session.randomness.derive("train"), attempt=attempt)
     data = TrainingData(alignment, run.data.table, number, spent, run.data.name, run.data.whole)
     if isinstance(kept, SweepTrials):
         trained = await kept.run(own, data, trainer, resume)
@@ -165,7 +172,14 @@ async def _train(
         after += cautions.model_cautions(results, held_out=job.evaluate.test_fraction > 0)
     for text in after:
         session.progress.emit(ResultDoubted(text))
-    own_warnings = (*before, *after, *trained.warnings, *idle, *missing_results(job, session.role, trained))
+    own_warnings = (
+        *before,
+        *_drift(run, alignment),
+        *after,
+        *trained.warnings,
+        *idle,
+        *missing_results(job, session.role, trained),
+    )
     return dataclasses.replace(trained, warnings=own_warnings)
 
 
@@ -200,6 +214,15 @@ def _cautions(run: Run, alignment: Alignment) -> tuple[str, ...]:
     for text in texts:
         session.progress.emit(ResultDoubted(text))
     return texts
+
+
+def _drift(run: Run, alignment: Alignment) -> tuple[str, ...]:
+    """Warnings of own columns that have moved since the model was trained that the job goes on from, if it does."""
+    job_id = getattr(run.session.job.train, "start_from", None)
+    if job_id is None:
+        return ()
+    own = run.data.table.take(alignment.rows[alignment.owned])
+    return drift_cautions(JobOutcome(run.folder.path.parent / job_id).columns, job_id, own)
 
 
 def missing_results(job: Job, role: Role, trained: Trained) -> tuple[str, ...]:
@@ -258,7 +281,8 @@ def _draws_anew(run: Run, *, synthetic: bool) -> bool:
     """Whether this training draws new secrets. A peer that compares several such trainings learns more than from one.
 
     These secrets are synthetic rows, the initial weights of a model whose weights are revealed or whose halves are handed over,
-    or the choice of held-out records over which sums are revealed. ``synthetic``: whether any row may be synthetic.
+    or the choice of held-out records over which sums are revealed. Trainings over one alignment have the same synthetic rows,
+    and count all the same. ``synthetic``: whether any row may be synthetic.
     """
     job, train = run.session.job, run.session.job.train
     opens = train is not None and (train.opens(job.evaluate).anew or job.export is not None)

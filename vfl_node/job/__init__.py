@@ -146,6 +146,8 @@ class Job(Frozen):
             raise ValueError(f"serve keeps a trained model for predictions, and {self._trained_here}")
         if self.export:
             self.export.check(self)
+        if self.serve:
+            self.serve.check(len(self.parties.passive))
         for key, why in _OF_A_MODEL.items():
             if getattr(self.evaluate, key) and not (self.train and key in self.train.traits.measures):
                 raise ValueError(f"evaluate.{key} {why}, and {self._trained_here}")

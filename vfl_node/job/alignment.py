@@ -249,7 +249,8 @@ class Align(Frozen):
 
     reuse: JobId | None = Field(
         default=None,
-        description="id of an earlier job of the same parties and tables, whose alignment is used again: nothing is aligned",
+        description="id of an earlier job of the same parties and tables, whose alignment is used again: nothing is aligned. "
+        "Or auto: the newest alignment of the same records on the same terms that all data parties have kept, if there is one",
     )
 
     @model_serializer(mode="wrap")

@@ -28,6 +28,9 @@ Name = Annotated[
 JobId = Annotated[str, text_like(r"^[a-z0-9][a-z0-9-]{0,62}$", "the id of a job: small letters, digits and hyphens")]
 """What a node calls one run of a job."""
 
+AUTO = "auto"
+"""In ``align.reuse``, in place of a job's id: whichever alignment all parties have kept."""
+
 Purpose = Annotated[
     str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200), AfterValidator(_check_printable)
 ]

@@ -88,7 +88,7 @@ class Traits:
             for an error message that says which keys of ``train`` need a coordinator.
         on_device: whether it computes on the node's device, which must then be the same in every attempt.
         by_similarity: whether it trains over alignments by similarity, with several candidates for a row, and over no others.
-        synthetic_rows: whether it makes up rows for those that a party does not own, and draws them anew in each training.
+        synthetic_rows: whether it makes up rows for those that a party does not own, and draws them anew with each alignment.
         measures: which of :data:`Measure` it supports. A job with one of the others is refused.
         defended: the tensors that defences can change before it sends them: ``embeddings`` of passive parties, ``gradients`` of
             the active one.

@@ -13,6 +13,7 @@ from vfl_node.data.named import table_name
 from vfl_node.errors import StateError, VflError
 from vfl_node.gdp import Exposure, compose, epsilon_of
 from vfl_node.job import Job
+from vfl_node.job.names import AUTO
 from vfl_node.ledger import Declaration
 from vfl_node.node.predictions import trained_with
 from vfl_node.node.record import Record
@@ -119,7 +120,10 @@ def _list_steps(job: Job) -> Iterator[str]:
         yield f"{job.asker} asks for predictions of records that job {job.predict.model} was trained on."
         return
     matched, order = words_of(align.spec).title, f"the shared order is {align.spec.shared_rows}"
-    if align.reuse:
+    if align.reuse == AUTO:
+        yield f"An alignment of the same records on these terms that {data} have kept is used again, with its held-out rows."
+        yield f"If there is none, the records of {data} are matched by {matched}: {order}."
+    elif align.reuse:
         yield f"Nothing is aligned anew: the records are those of {data} that job {align.reuse} matched by {matched}; {order}."
     else:
         yield f"The records of {data} are matched by {matched}: {order}."
@@ -144,6 +148,8 @@ def _list_steps(job: Job) -> Iterator[str]:
     yield f"It is measured on {100 * evaluate.test_fraction:g} % of the rows{again}. {told}."
     askers = " and ".join(parties.members(job.serve.to)) if job.serve else "Nobody"
     yield f"Each party keeps its part of the model. {askers} may ask for predictions by it."
+    if job.serve and job.serve.align:
+        yield f"New records that they bring are then aligned by {job.serve.align}."
     if receiver := job.receiver:
         for name in parties.others(receiver):
             yield f"{name} gives its half of the model to {receiver}, as a file that holds cells of its table."

@@ -42,8 +42,8 @@ from vfl_node.version import VERSION
 LAST = "backup.json"
 """File in the state folder that says when the last backup was written."""
 
-_OF_PREDICTIONS = ("serving", "alignment", "shown", "rows", "split")
-"""What predictions need, in the folder of a job beside its artefacts."""
+_OF_MODELS = ("serving", "alignment", "shown", "rows", "split", "columns", "synthetic")
+"""What predictions and later comparisons of tables need, in the folder of a job beside its artefacts."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def back_up(settings: Settings, target: Path, *, models: bool) -> Backup:
     Args:
         settings: of the node, which may be running.
         target: where it appears, once it is whole.
-        models: whether also reports, models and what predictions need, of the jobs that are done.
+        models: whether also reports, models, what predictions need and how columns lay, of the jobs that are done.
 
     Raises:
         UsageError: the file is there already (``E_EXISTS``), or lies in the state folder (``E_FILE``); the node has no state.
@@ -188,7 +188,7 @@ def _list_files(settings: Settings, stage: Path, *, models: bool) -> Iterator[tu
             yield f"peers/{path.name}", path
     for job in check_index(stage / INDEX) if models else ():
         place = state / "jobs" / job
-        for path in [*(place / name for name in _OF_PREDICTIONS), *_artefacts(place / "artefacts")]:
+        for path in [*(place / name for name in _OF_MODELS), *_artefacts(place / "artefacts")]:
             yield path.relative_to(state).as_posix(), path
 
 

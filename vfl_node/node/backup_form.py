@@ -10,7 +10,7 @@
     relayed/NAME                  cards of parties that were told
     tokens, audit.log, audit-N.log
     policy.yaml, peers/…          what lies beside the settings
-    jobs/JOB/…                    with --models: report, model, and what predictions need
+    jobs/JOB/…                    with --models: report, model, what predictions need, and how columns lay
     SHA256SUMS                    last: of all before it, as sha256sum writes them
 
 Keys and certificates of the node, the owner's token, and secrets of jobs under way are never in it.
@@ -46,7 +46,8 @@ _EXPECTED = re.compile(
     rf"|tables/(?:index\.json|{_PARTY}(?:~\d{{1,9}})?\.(?:marks|ever))|schedules/(?:index\.json|{_PARTY}\.marks)"
     rf"|relayed/{_PARTY}|peers/{_PARTY}\.(?:yaml|crt|card)"
     rf"|partners/(?:own\.secret|{_PARTY}/[a-z0-9](?:[a-z0-9-]|\.(?!tmp)){{0,99}})"
-    r"|jobs/[a-z0-9][a-z0-9-]{0,62}/(?:serving|alignment|shown|rows|split|artefacts/[A-Za-z0-9][A-Za-z0-9_-]{0,67}(?:\.[a-z0-9]{1,12})?)"
+    r"|jobs/[a-z0-9][a-z0-9-]{0,62}/(?:serving|alignment|shown|rows|split|columns|synthetic"
+    r"|artefacts/[A-Za-z0-9][A-Za-z0-9_-]{0,67}(?:\.[a-z0-9]{1,12})?)"
 )
 
 

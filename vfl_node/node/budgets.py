@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 from vfl_node.errors import StateError, VflError
-from vfl_node.node.spending import counts_with
+from vfl_node.node.spending import list_uses
 from vfl_node.node.store import Store
 from vfl_node.settings.node import Settings
 from vfl_node.training.prediction.stored import FileShown
@@ -47,7 +47,7 @@ def _predicted_rows(settings: Settings, store: Store, job_id: str) -> int:
 
 def _peer(settings: Settings, name: str) -> dict[str, Any] | None:
     try:
-        uses = counts_with(settings, name).list_uses(settings.rules.limits_of(name).budgets)
+        uses = list_uses(settings, name)
     except StateError:
         return None
     return {budget: use.describe() for budget, use in uses.items()}

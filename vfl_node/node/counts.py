@@ -29,10 +29,10 @@ from vfl_node.node.partner_upgrade import import_counts
 from vfl_node.process.files import read_checked
 from vfl_node.process.machine import utc_now
 from vfl_node.session.counted import BUDGETS, LOSS, OF_A_SET, OF_A_TABLE, Counted, count_new
-from vfl_node.session.questions import KIND, AskedIds
+from vfl_node.session.questions import KIND, AskedIds, Way, count_uses
 from vfl_node.session.spent import Account, Expense, Spent
 from vfl_node.settings.bounds import Use, raise_total, rates_of, total_of
-from vfl_node.settings.limits import Budgets
+from vfl_node.settings.limits import Budgets, QueryLimits
 from vfl_node.trust.extensions import EXTEND
 from vfl_node.trust.lanes import FILE, Lane, LaneEntry, Signing
 
@@ -156,6 +156,14 @@ class PartnerCounts:
             if what.line not in account.lines or what.line in self._set_aside(_SPENT):
                 self._add("spend", {_SPENT: [what.line]})
             return spent
+
+    def list_questions(self, allowed: QueryLimits) -> dict[str, Use]:
+        """``asked`` or ``answered``, and of which period → how many ids are used. Raises StateError as :meth:`usage`."""
+        ways: dict[str, Way] = {"asked": "asks", "answered": "answers"}
+        lines, now = self._dated(KIND), self._now
+        return {
+            f"{done}_per_{per}": use for done, way in ways.items() for per, use in count_uses(lines, way, allowed, now).items()
+        }
 
     def check_questions(self, what: AskedIds) -> None:
         """As :meth:`vfl_node.session.memory.Memory.check_questions`."""

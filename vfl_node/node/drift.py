@@ -66,5 +66,4 @@ def compare_with(settings: Settings, job_id: str, data: Data | None = None) -> T
     source = data or data_of(settings, job)
     kinds = predictor_of(job.train).column_kinds(head["encoder"])
     table = read_records(settings, job, kinds, source, all_columns=True).table
-    there = noted.model_copy(update={"columns": tuple(column for column in noted.columns if column.name in table.columns)})
-    return TableShift(job_id, source.place, noted.rows, len(table), there.compare(table))
+    return TableShift(job_id, source.place, noted.rows, len(table), noted.compare(table))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -14,8 +14,9 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat,
 
 from vfl_node.errors import StateError, UsageError, VflError, peer_text
 from vfl_node.node.counts import PartnerCounts
-from vfl_node.node.spending import counts_with
-from vfl_node.settings.limits import Budgets
+from vfl_node.node.spending import counts_with, list_uses
+from vfl_node.session.questions import KIND as QUESTIONS
+from vfl_node.settings.bounds import Use
 from vfl_node.settings.node import Settings
 from vfl_node.trust.lane_check import LaneVerdict, verify_lane
 from vfl_node.trust.lanes import FILE, LaneEntry, entry_text, seen_text
@@ -34,6 +35,7 @@ _LINES = {
     "spent": "ε spent",
     "forgotten": "ε not counted any more",
     "answers": "answers about labels",
+    QUESTIONS: "lists of ids asked about",
 }
 """Kind of lines → what they are, for people."""
 
@@ -54,7 +56,7 @@ def describe_all(settings: Settings, partners: list[str], since: str = "") -> li
     found = []
     for name in partners:
         try:
-            found.append(_describe_lane(counts_with(settings, name), settings.rules.limits_of(name).budgets, since))
+            found.append(_describe_lane(counts_with(settings, name), list_uses(settings, name), since))
         except StateError as error:
             found.append({"partner": name, "error": str(error)})
     return found
@@ -81,7 +83,7 @@ def _newest_signed(entries: Sequence[LaneEntry]) -> LaneEntry | None:
     return next((entry for entry in reversed(entries) if entry.body.get("ours", {}).get("signature")), None)
 
 
-def _describe_lane(counts: PartnerCounts, allowed: Budgets, since: str) -> dict[str, Any]:
+def _describe_lane(counts: PartnerCounts, uses: Mapping[str, Use], since: str) -> dict[str, Any]:
     entries = counts.lane.entries
     signed = _newest_signed(entries)
     return {
@@ -90,7 +92,7 @@ def _describe_lane(counts: PartnerCounts, allowed: Budgets, since: str) -> dict[
         "entries": len(entries),
         "head": entries[-1].link.hex() if entries else None,
         "seen": {"entry": signed.body["ours"]["entries"], "at": signed.at} if signed else None,
-        "budgets": {budget: use.describe() for budget, use in counts.list_uses(allowed).items()},
+        "budgets": {budget: use.describe() for budget, use in uses.items()},
         "listed": [
             {"n": entry.number, "at": entry.at, "kind": entry.kind, "text": describe(entry, counts.peer)}
             for entry in entries
@@ -108,6 +110,10 @@ def describe(entry: LaneEntry, peer: str) -> str:
         case "begin":
             consent = f", consents {body['consents'][:8]}" if body.get("consents") else ""
             return f"job {job} began" + (f", manifest {body['manifest'][:8]}" if body.get("manifest") else "") + consent
+        case "question":
+            (line,) = body["lines"][QUESTIONS]
+            count, job, way = line.split()[:3]
+            return f"job {job} {'asks' if way == 'asks' else f'answers {peer}'} about {int(count):,} ids"
         case "reserve":
             return f"job {job} has set aside {amounts}"
         case "release":

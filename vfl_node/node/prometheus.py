@@ -23,7 +23,7 @@ from vfl_node.version import PROTOCOL_VERSION, VERSION
 
 MOST_SERIES = 2200
 
-MOST_JOBS, MOST_ATTACKS, MOST_COLUMNS, MOST_PEERS, MOST_TABLES = 16, 6, 100, 24, 16
+MOST_JOBS, MOST_ATTACKS, MOST_COLUMNS, MOST_PEERS, MOST_TABLES = 16, 6, 100, 22, 16
 """So many running jobs, attacks on each, rebuilt columns, peers and tables have series of their own."""
 
 

@@ -10,6 +10,7 @@ from typing import Protocol
 import structlog
 
 from vfl_node.execution.folder import JobFolder
+from vfl_node.execution.reuse import reused_job
 from vfl_node.node.record import Record
 from vfl_node.settings.retention import NOTICE_DAYS, Retention
 
@@ -57,7 +58,7 @@ def forget_alignments(stored: StoredJobs, keep: int) -> None:
     What a job will use that has not ended stays, too. Raises StateError.
     """
     records = stored.records()
-    needed = _find_needed(records)
+    needed = _find_needed(records, stored.folder / "jobs")
     usable = (record.id for record in records if record.state == "done" and not record.damaged and record.id not in needed)
     done = (stored.folder / "jobs" / job_id for job_id in usable)
     folders = [folder for path in done if path.is_dir() and (folder := JobFolder(path)).sealed and folder.keeps_alignment]
@@ -65,11 +66,18 @@ def forget_alignments(stored: StoredJobs, keep: int) -> None:
         folder.forget_alignment()
 
 
-def _find_needed(records: Sequence[Record]) -> set[str]:
-    """The jobs whose models or alignments jobs use that have not ended."""
+def _find_needed(records: Sequence[Record], folders: Path) -> set[str]:
+    """The jobs whose models or alignments jobs use that have not ended. Raises StateError: what one has kept is damaged."""
     going = [record for record in records if not record.over and not record.damaged]
-    uses = (record.predict["model"] if record.predict else record.job.align.reuse for record in going)
-    return {job_id for job_id in uses if job_id}
+    return {job_id for record in going if (job_id := _find_used(record, folders / record.id))}
+
+
+def _find_used(record: Record, path: Path) -> str | None:
+    """The job whose model or alignment this one uses; None: none, or it has not agreed on any."""
+    if record.predict:
+        model: str = record.predict["model"]
+        return model
+    return reused_job(record.job, path)
 
 
 def choose(records: Sequence[Record], folders: Path, limits: Retention, *, models: bool) -> list[Record]:
@@ -81,7 +89,7 @@ def choose(records: Sequence[Record], folders: Path, limits: Retention, *, model
         limits: as there.
         models: as there.
     """
-    needed = _find_needed(records)
+    needed = _find_needed(records, folders)
     days, keep, models_days = limits.jobs_days, limits.jobs_keep, limits.models_days
     waiting = "unconfirmed" if days is not None else ""  # such a job may wait for a party that is gone for good
     over = [record for record in records if (record.over or record.state == waiting) and record.id not in needed]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 from vfl_node.errors import UsageError
-from vfl_node.execution.reuse import REUSE, absence_error
-from vfl_node.job import Job, differing_fields
+from vfl_node.execution.reuse import MOST_OFFERED, REUSE, absence_error
+from vfl_node.job import Job, JobId, differing_fields
+from vfl_node.job.names import AUTO
 from vfl_node.node.store import Store
 
 _AGREED = ("parties", "tables", "align")
@@ -14,18 +17,21 @@ _AGREED = ("parties", "tables", "align")
 def check_reuse(store: Store, job: Job) -> None:
     """Refuse a job that uses an alignment again which is not kept here, or which is of other parties, tables or terms.
 
+    One with ``auto`` is not refused: where there is no such alignment it aligns.
+
     Raises:
         StateError: it is not kept here (``E_REUSE_ALIGN``).
         UsageError: it is another one (``E_REUSE_ALIGN``), or the training goes on from a model that held out other rows
             (``E_SPLIT``).
     """
-    if not (name := job.align.reuse):
+    name = job.align.reuse
+    if name in (None, AUTO):
         return
     record = store.get(name)
     if record is None or record.state != "done" or not store.job_folder(record).keeps_alignment:
         raise absence_error(name)
     earlier = record.job
-    if others := [field for field in differing_fields(_terms(job), _terms(earlier)) if field != "align.reuse"]:
+    if others := _list_differing(job, earlier):
         is_theirs = set(job.parties.data) == set(earlier.parties.data)  # else nobody else may hear that there was such a job
         raise UsageError(
             f"job {job.name!r} cannot use the alignment of job {name} again: {', '.join(others)} differ",
@@ -34,6 +40,27 @@ def check_reuse(store: Store, job: Job) -> None:
             for_peer=f"{', '.join(others)} must be as in job {name}" if is_theirs else absence_error(name).for_peer,
         )
     _check_start(job, earlier)
+
+
+def list_kept(store: Store, job: Job) -> list[JobId]:
+    """The earlier jobs of the same parties, tables and terms whose alignments are kept here, newest first.
+
+    At most :data:`~vfl_node.execution.reuse.MOST_OFFERED`; none for a job that does not ask for them (``align.reuse: auto``).
+
+    Raises:
+        StateError: the index cannot be read.
+    """
+    if job.align.reuse != AUTO:
+        return []
+    jobs = store.folder / "jobs"
+    done = (record for record in store.records() if record.state == "done" and not record.damaged and not record.predict)
+    there = (record for record in done if (jobs / record.id).is_dir() and store.job_folder(record).keeps_alignment)
+    return [record.id for record in islice((each for each in there if not _list_differing(job, each.job)), MOST_OFFERED)]
+
+
+def _list_differing(job: Job, earlier: Job) -> list[str]:
+    """The fields of what is aligned, and on which terms, that differ."""
+    return [field for field in differing_fields(_terms(job), _terms(earlier)) if field != "align.reuse"]
 
 
 def _check_start(job: Job, earlier: Job) -> None:

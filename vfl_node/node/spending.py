@@ -9,8 +9,11 @@ from typing import Any
 from vfl_node.data.named import table_name
 from vfl_node.gdp import Exposure, auc_bound, epsilon_of
 from vfl_node.job import Job
+from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.node.counts import PartnerCounts
 from vfl_node.session.spent import Expense
+from vfl_node.settings.bounds import Use
+from vfl_node.settings.limits import allows
 from vfl_node.settings.node import Settings
 from vfl_node.trust.signers import Signers
 
@@ -24,6 +27,18 @@ def counts_with(settings: Settings, peer: str) -> PartnerCounts:
     if folder not in _OPENED:
         _OPENED[folder] = PartnerCounts(folder, peer, Signers(settings))
     return _OPENED[folder]
+
+
+def list_uses(settings: Settings, peer: str) -> dict[str, Use]:
+    """Name of a limit over many jobs → how much of it is used with ``peer``. Raises StateError if what was counted is damaged.
+
+    Ids that are asked about are among them where the policy allows such alignments, or some have been.
+    """
+    counts, limits = counts_with(settings, peer), settings.rules.limits_of(peer)
+    questions = counts.list_questions(limits.queries_per_peer)
+    allowed = any(spec.answers_questions and allows(limits.protocols, name) for name, spec in ALIGNMENTS.usable())
+    shown = allowed or any(use.used for use in questions.values())
+    return counts.list_uses(limits.budgets) | (questions if shown else {})
 
 
 def check_budget(settings: Settings, job: Job) -> None:

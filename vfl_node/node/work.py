@@ -36,6 +36,7 @@ from vfl_node.node.peers import Peers
 from vfl_node.node.predictions import trained_with
 from vfl_node.node.reasons import enter, explain_wait
 from vfl_node.node.record import Record
+from vfl_node.node.reuse import list_kept
 from vfl_node.node.states import UNFINISHED, State
 from vfl_node.node.store import Store
 from vfl_node.node.turns import REST_S, Turns
@@ -312,6 +313,7 @@ class Work:
                 meeting.channels,
                 self.trace,
                 self.others.consents.marks,
+                list_kept(self._store, self._job),
             )
             self._conversing = True
             protocols = predicting.conversations(run) if predicting else conversations(run)

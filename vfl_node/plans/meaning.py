@@ -49,6 +49,7 @@ MEANINGS: Mapping[str, Meaning] = {
     "intersection size": Meaning(counted="shared"),
     "intersection": Meaning("shared", "shared"),
     "tag list": Meaning("shared", "shared"),
+    "added tags": Meaning("shared", "shared"),
     "obfuscated set": Meaning(counted="rows"),
     "foreign hashed ids": Meaning("shared", "others"),
     "similarities": Meaning("shared", "rows"),

@@ -60,8 +60,9 @@ def job_for(trained: Job, model: str, asker: str, *, new: bool) -> Job:
     """The job by which the party ``asker`` gets predictions of the model that the job ``trained``, of id ``model``, trained.
 
     Known records keep the model's alignment. New ones are intersected, with all records of all, whatever the
-    training did, since of a record that a party lacks each job would have other synthetic columns: by the protocol of the
-    training if it gives each party every row, else by psi. In upsi the party that gets them asks, whichever served in training.
+    training did, since of a record that a party lacks each job would have other synthetic columns: by the protocol that
+    ``serve.align`` names, else by that of the training if it gives each party every row, else by psi. In upsi the party that
+    gets them asks, whichever served in training.
     """
     return _job(trained, Predict(model=model, to=trained.parties.role_or_name(asker), rows="new" if new else "known"))
 
@@ -69,13 +70,14 @@ def job_for(trained: Job, model: str, asker: str, *, new: bool) -> Job:
 def _job(trained: Job, predict: Predict) -> Job:
     """The only job that predicts in this way by the model of ``trained``; nothing in it is left to its submitter."""
     align = trained.align
-    if align.spec.every_row_is_shared:
+    protocol = (trained.serve and trained.serve.align) or (align.protocol if align.spec.every_row_is_shared else "psi")
+    if protocol == align.protocol:
         intersect = align.model_copy(update={"at_most": None, "expect": Expected(), "reuse": None})
-        if align.spec.answers_questions:  # whoever wants predictions asks about its records
-            is_active = trained.parties.members(predict.to) == (trained.parties.active,)
-            intersect = intersect.model_copy(update={"server": "passive" if is_active else "active"})
     else:
-        intersect = Align(protocol="psi", group=align.group, id_form=align.id_form, padding=align.padding)
+        intersect = Align(protocol=protocol, group=align.group, id_form=align.id_form, padding=align.padding)
+    if intersect.spec.answers_questions:  # whoever wants predictions asks about its records
+        is_active = trained.parties.members(predict.to) == (trained.parties.active,)
+        intersect = intersect.model_copy(update={"server": "passive" if is_active else "active"})
     coordinated = trained.train is not None and trained.train.traits.serves_coordinated
     return Job(
         name=f"{trained.name[:55].rstrip('-')}-predict",

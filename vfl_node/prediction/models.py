@@ -31,6 +31,7 @@ class Model:
         input_digest: of this party's records that took part.
         shown: file with the rows about which others were told.
         rows: file with the marks of those records; an earlier version kept none.
+        columns: file with how the columns of those records lay; likewise.
     """
 
     stored: StoredModel
@@ -38,6 +39,7 @@ class Model:
     input_digest: bytes
     shown: Path
     rows: Path
+    columns: Path
 
     @property
     def job(self) -> Job:
@@ -67,7 +69,7 @@ def load_model(settings: Settings, trained: Job, folder: JobFolder, stored: Stor
     trained = trained.choose(stored.trial)
     half = StoredModel(trained, weights, stored.encoder, stored.serving, settings.models, table_name(settings, trained))
     predictor_of(trained.train).check(half)
-    return Model(half, aligned[0], bytes.fromhex(stored.input), folder.shown, folder.rows)
+    return Model(half, aligned[0], bytes.fromhex(stored.input), folder.shown, folder.rows, folder.columns)
 
 
 def records_of(model: Model, settings: Settings, memory: Memory) -> Table:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Coroutine
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 
 from vfl_node.execution import coordinator
 from vfl_node.execution.align import align_or_load
+from vfl_node.execution.drifted import drift_cautions
 from vfl_node.execution.finish import finish
 from vfl_node.execution.keep import keep, traffic_of
 from vfl_node.execution.run import ALIGNED, KEPT, Run, agree_point
@@ -101,6 +103,10 @@ async def play(run: Run, predicting: Predicting) -> None:
             count_rows(session.job, session.name, len(result.alignment))
             exchanged = own or Predicted(nothing, nothing.astype(np.float64), shared=len(result.alignment))
         predictions = report_predictions(predictor, session.job, session.name, exchanged, session.policy.protection)
+        if result:  # known records are those of the training
+            records = run.data.table.take(result.alignment.rows[result.alignment.owned])
+            moved = drift_cautions(model.columns, predict_of(session.job).model, records)
+            predictions = dataclasses.replace(predictions, warnings=(*moved, *predictions.warnings))
         keep(run, started, traffic_of(session, result), aligned=result, predictions=predictions)
     await finish(run)
 

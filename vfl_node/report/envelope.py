@@ -12,17 +12,17 @@ import platform
 from collections.abc import Mapping
 from dataclasses import asdict
 from importlib import metadata
-from typing import Annotated, Any, Literal, TypeVar, Union
+from typing import Annotated, Any, Literal, Union
 
 from pydantic import Field, StringConstraints, create_model, model_validator
 
-from vfl_node.alignment.alignment import Alignment, LinkageFacts
+from vfl_node.alignment.alignment import Alignment
 from vfl_node.crypto.kernels import kernel
 from vfl_node.data.merged import MergedRows
 from vfl_node.job import Job, Name, Parties
-from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.job.training import TRAINERS
 from vfl_node.ledger import Disclosure
+from vfl_node.report.aligned import describe_sizes
 from vfl_node.report.columns import ColumnAudit, ColumnFigures
 from vfl_node.report.measured import gains_of, metrics_of
 from vfl_node.report.meters import Meters, meters_of
@@ -36,7 +36,6 @@ from vfl_node.report.sections import (
     Metrics,
     PhaseTraffic,
     Predictions,
-    RowsMerged,
     TrainingFigures,
     TrainingRows,
     TrialFigures,
@@ -51,8 +50,6 @@ from vfl_node.training.section import Section
 from vfl_node.training.trainer import Trained
 from vfl_node.transport.pipe import Traffic
 from vfl_node.version import VERSION
-
-T = TypeVar("T")
 
 UtcTime = Annotated[str, StringConstraints(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?\+00:00$")]
 
@@ -135,6 +132,7 @@ def build(
     alignment: Alignment | None,
     align_seconds: float | None,
     align_warnings: tuple[str, ...] = (),
+    reused: str | None = None,
     records: int | None,
     merged: MergedRows | None = None,
     classes: tuple[str, ...] = (),
@@ -157,6 +155,7 @@ def build(
         alignment: as this party sees it; None at the coordinator.
         align_seconds: wall time of the alignment; likewise.
         align_warnings: whole sentences about it for this party's owner.
+        reused: the job that aligned, if this one has used the alignment of an earlier one.
         records: of its table; likewise.
         merged: how its rows became these records.
         classes: their names, at the party that has the labels.
@@ -195,7 +194,7 @@ def build(
         started=started,
         finished=finished,
         seeded=seeded,
-        alignment=_sizes(job, alignment, align_seconds, align_warnings, records, merged, traffic),
+        alignment=describe_sizes(job, alignment, align_seconds, align_warnings, reused, records, merged, traffic),
         training=_training(job, training, protection, classes) if training else None,
         metrics=metrics,
         local_metrics=own,
@@ -231,48 +230,6 @@ def json_schema() -> dict[str, Any]:
     training: Any = (Annotated[figures, Field(discriminator="algorithm")] | None, about)
     published = create_model("Report", __base__=Report, __doc__=Report.__doc__, training=training)
     return published.model_json_schema(mode="serialization")
-
-
-def _sizes(
-    job: Job,
-    alignment: Alignment | None,
-    seconds: float | None,
-    warnings: tuple[str, ...],
-    records: int | None,
-    merged: MergedRows | None,
-    traffic: Mapping[str, Traffic],
-) -> AlignmentSizes | None:
-    if alignment is None or seconds is None or records is None:
-        return None
-    return AlignmentSizes(
-        protocol=ALIGNMENTS.lasting(job.align.protocol),
-        group=alignment.group,
-        records=records,
-        merged=None if merged is None else RowsMerged(**{key: getattr(merged, key) for key in RowsMerged.model_fields}),
-        ours=alignment.ours,
-        theirs=_arrange_by_peer({name: facts.records for name, facts in alignment.peers.items()}),
-        padded=_arrange_by_peer({name: facts.padded for name, facts in alignment.peers.items()}),
-        rows=len(alignment),
-        union=alignment.union,
-        intersection=alignment.common,
-        candidates=alignment.candidates,
-        **({} if alignment.linkage is None else _linkage(alignment.linkage)),
-        warnings=warnings,
-        seconds=seconds,
-        bytes_sent=traffic["align"].bytes_sent,
-        bytes_received=traffic["align"].bytes_received,
-    )
-
-
-def _linkage(facts: LinkageFacts) -> dict[str, Any]:
-    """What the report has of an alignment by similarity."""
-    return {name: value for name, value in asdict(facts).items() if name != "coordinator_learnt"}
-
-
-def _arrange_by_peer(figures: Mapping[str, T]) -> Any:
-    """The figure of the only peer, or peer → figure."""
-    first, *others = figures.values()
-    return figures if others else first
 
 
 def _training(job: Job, trained: Trained, protection: Protection, classes: tuple[str, ...]) -> CommonFigures:

@@ -62,9 +62,7 @@ class AlignmentSizes(Section):
     candidates: Count | None = Field(default=None, description="linkage: how many records of the passive party each row gets")
     without_candidate: Count | None = Field(default=None, description="linkage: rows without any candidate")
     bits: Count | None = Field(default=None, description="linkage: of the filter of a record")
-    comparison: str | None = Field(
-        default=None, description="linkage: whether the coordinator compared filters, or the data parties in shares"
-    )
+    comparison: str | None = Field(default=None, description="linkage: filters, compared by the coordinator, or shares")
     sigma: float | None = Field(default=None, ge=0, description="linkage: standard deviation of the noise on similarities")
     tau: float | None = Field(
         default=None,
@@ -84,6 +82,7 @@ class AlignmentSizes(Section):
         description="linkage: of how many different records of the active party one of this party's is a candidate at most; "
         "null at the active party",
     )
+    reused: str | None = Field(default=None, description="job whose alignment was used again (align.reuse); null: none")
     warnings: tuple[str, ...] = Field(
         default=(),
         description="whole sentences for this party's owner: that so few records are shared that ids may not meet; after a "

@@ -31,7 +31,8 @@ def summary(report: Mapping[str, Any]) -> list[str]:
         spec = ALIGNMENTS[alignment["protocol"]]
         names = ("ours", "theirs", "rows", *(() if spec.by_similarity else ("union", "intersection")))
         sizes = ", ".join(f"{name} {_size(alignment[name])}" for name in names)
-        reused = ((report.get("job") or {}).get("spec") or {}).get("align", {}).get("reuse")
+        named = ((report.get("job") or {}).get("spec") or {}).get("align", {}).get("reuse")
+        reused = alignment.get("reused", named)  # an earlier version did not report it
         done = f"alignment of job {reused} used again" if reused else f"aligned by {spec.name.upper()}"
         lines += [f"{done}: {sizes}", *words_of(spec).figures(alignment)]
     for title, key in MODELS.items():

@@ -200,9 +200,10 @@ def telling_training(table: str, digest: bytes, job_id: str, limit: Limit) -> Co
 
     It counts over the set of records, too (:func:`telling_training_of_set`): a table may have a second name.
 
-    Synthetic rows are drawn anew in each training: they could only stay the same if the shared positions of the other
+    Synthetic rows are drawn anew with each alignment: they could only stay the same if the shared positions of the other
     party's records did, and these are blinded anew. Real rows stay the same, so a peer that compares trainings can tell
-    synthetic rows from real ones.
+    synthetic rows from real ones. Trainings over one alignment have the same ones and count all the same: whether they have
+    depends also on cells, strategy and scaling, and a refusal must not depend on cells.
 
     Args:
         table: its name in this node's settings: neither another record in it begins a new count, nor does another set of the
@@ -228,8 +229,8 @@ def _telling_training(over: str, words: str, digest: bytes, job_id: str, limit: 
         f"there were {{count}} trainings with {{peer}} over {words} in which rows were made up for those that a party "
         "lacks, weights or sums opened without noise, or halves handed over, and this node allows {limit} (budgets.trainings)",
         "align by psi, where no row is made up; say train.epsilon, with which hidden training is bounded otherwise; leave out "
-        "export, which hands halves over; or raise budgets.trainings in the policy: such rows, first weights and the records "
-        "held out are drawn anew in each training, and whoever compares trainings sees through them",
+        "export, which hands halves over; or raise budgets.trainings in the policy: such rows are drawn anew with each "
+        "alignment, first weights and the records held out in each training, and whoever compares trainings sees through them",
         "training",
         (over, *"0123456789abcdef"),
         earlier=f"{digest.hex()} {job_id}",

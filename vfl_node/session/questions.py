@@ -10,15 +10,20 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import accumulate
 from typing import Literal
 
 from vfl_node.errors import PolicyError
 from vfl_node.session.counted import LOSS
+from vfl_node.settings.bounds import Use
 from vfl_node.settings.limits import QueryLimits
 from vfl_node.settings.refusals import tell_why
 
 KIND = "queries"
 """What they are counted among."""
+
+Way = Literal["asks", "answers"]
+"""What a node does about ids; each has its own count."""
 
 DIGITS = 32
 """Digits of a digest that stand for a list."""
@@ -40,7 +45,7 @@ class AskedIds:
     job_id: str
     count: int
     allowed: QueryLimits
-    way: Literal["asks", "answers"]
+    way: Way
     about: bytes = b""
     since: str = ""
 
@@ -66,27 +71,45 @@ class AskedIds:
         """
         if self.is_known(lines):
             return
-        allowed = self.allowed
-        for key, days, most in (("per_day", 1, allowed.per_day), ("per_epoch", allowed.rotate_days, allowed.per_epoch)):
-            begin = (datetime.fromisoformat(now) - timedelta(days=days)).isoformat(timespec="seconds")
-            since = (
-                self.since if key == "per_epoch" and self.since else now
-            )  # an earlier one where a job was held open for long
-            dated = [line for line, at in lines.items() if at > begin or at >= since]
-            recent = [line for line in dated if line.startswith(LOSS) or f" {self.way} " in line]
-            # What an accepted loss was of, nobody knows: it may have been all.
-            used = (most or 0) if any(line.startswith(LOSS) for line in recent) else sum(map(_count, recent))
-            if most is not None and used + self.count > most:
-                period = "a day" if days == 1 else f"{days} days"
+        for per, use in count_uses(lines, self.way, self.allowed, now, self.since).items():
+            if self.count > use.left:
+                period = "a day" if per == "day" else f"{self.allowed.rotate_days} days"
                 raise PolicyError(
-                    f"{peer}.queries_per_peer.{key}: {used:,} of {most:,} ids are used in {period}, and this job asks about "
-                    f"{self.count:,}",
+                    f"{peer}.queries_per_peer.per_{per}: {use.used:,} of {use.most:,} ids are used in {period}, and this job "
+                    f"asks about {self.count:,}",
                     code="E_BUDGET",
-                    hint=f"wait until earlier jobs are {period} old, ask about fewer ids, or raise queries_per_peer.{key} in "
-                    "the policy: whoever asks about enough ids knows who is in the list",
+                    hint=f"wait until earlier jobs are {period} old, ask about fewer ids, or raise queries_per_peer.per_{per} "
+                    "in the policy: whoever asks about enough ids knows who is in the list",
                     for_peer=tell_why("budget"),
                 )
 
 
-def _count(line: str) -> int:
-    return int(line.partition(" ")[0])
+def count_uses(
+    lines: Mapping[str, str], way: Way, allowed: QueryLimits, now: str, since: str = ""
+) -> dict[Literal["day", "epoch"], Use]:
+    """Period → how many ids are used in it, of as many as the owner allows.
+
+    Args:
+        lines: as for :meth:`AskedIds.check`.
+        way: which ids.
+        allowed: by this node's owner.
+        now: the time, UTC.
+        since: as :attr:`AskedIds.since`; an earlier time than the period's begin where a job was held open for long.
+    """
+    found: dict[Literal["day", "epoch"], Use] = {}
+    periods: tuple[tuple[Literal["day", "epoch"], int, int | None, str], ...] = (
+        ("day", 1, allowed.per_day, now),
+        ("epoch", allowed.rotate_days, allowed.per_epoch, since or now),
+    )
+    for per, days, most, begun in periods:
+        length = timedelta(days=days)
+        begin = (datetime.fromisoformat(now) - length).isoformat(timespec="seconds")
+        own = [(at, line) for line, at in lines.items() if line.startswith(LOSS) or f" {way} " in line]
+        recent = sorted((at, line) for at, line in own if at > begin or at >= begun)
+        # What an accepted loss was of, nobody knows: it may have been all.
+        counts = [(most or 0) if line.startswith(LOSS) else int(line.partition(" ")[0]) for _, line in recent]
+        stay = sum(most is None or total < most for total in accumulate(reversed(counts[1:])))  # while one more fits
+        leaving = recent[-1 - stay][0] if recent else None
+        free = (datetime.fromisoformat(leaving) + length).date() if leaving else None
+        found[per] = Use(sum(counts), most, per, free)
+    return found

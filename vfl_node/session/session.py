@@ -43,6 +43,7 @@ class Attempt:
         folder: private; large intermediate results lie there until the job no longer needs them.
         pins: digests of what the peers sent in earlier attempts.
         split: the seed by which the job held out rows whose alignment is used again; None: rows are held out anew.
+        synthetic: the seed of synthetic rows, the same in every training over one alignment; None: each training draws its own.
         cached: folder for what outlives the job, and can be had again (lists of tags); None: the job's own.
         start: the model of an earlier job, as :func:`vfl_node.models.storage.load` reads it, from which training goes on.
     """
@@ -53,6 +54,7 @@ class Attempt:
     pins: Pins = field(default_factory=MemoryPins)
     split: bytes | None = None
     start: Path | None = None
+    synthetic: bytes | None = None
     cached: Path | None = None
 
     def part(self, name: str) -> Attempt:

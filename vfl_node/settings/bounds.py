@@ -31,13 +31,13 @@ class Use:
     Attributes:
         used: how many.
         most: how many there may be; None: any number.
-        per: within which period; None: at all.
+        per: within which period (``epoch``: of a key, ``queries_per_peer.rotate_days``); None: at all.
         free: the day, in UTC, on which fewer count, and one more fits if it does not yet. None: nothing will be free again.
     """
 
     used: float
     most: float | None
-    per: Period | None = None
+    per: Period | Literal["day", "epoch"] | None = None
     free: date | None = None
 
     @property

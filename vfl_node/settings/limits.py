@@ -62,8 +62,9 @@ class Budgets(Frozen):
     trainings: Annotated[Limit, MOST] = Field(
         default=20,
         description="how many trainings with synthetic rows, with weights or sums of hidden training opened, or with halves "
-        "handed over, a partner may ever have over the same table of this node; synthetic rows, first weights and the records "
-        "held out are drawn again in each training, real rows are not, so comparing a few trainings separates them",
+        "handed over, a partner may ever have over the same table of this node; synthetic rows are drawn again with each "
+        "alignment, first weights and the records held out in each training, real rows are not, so comparing a few trainings "
+        "separates them",
     )
     trainings_in_clear: Annotated[Limit, MOST] = Field(
         default=200,
@@ -155,6 +156,12 @@ class QueryLimits(Frozen):
         le=366,
         description="days after which the next job gets a new key, and the list is sent again: what was asked before stays "
         "known, and the list of before tells nothing new",
+    )
+    deltas: Annotated[bool, MOST] = Field(
+        default=False,
+        description="at the side that serves: whether a list to which ids have come keeps its key, and only their tags are "
+        "sent. It tells a partner how many came, and which of all ids that it has asked about under the key are among them. "
+        "false: a changed table has another key, and its list is sent again",
     )
 
 

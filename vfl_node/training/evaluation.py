@@ -121,6 +121,7 @@ class Evaluation:
         rival_note: why there is none; empty where there is one.
         aligned: its own model by aligned rows alone, on the same rows; None where there is none.
         contributions: party → metric → how much worse it is in each permutation of the party's part; None: not asked for.
+        column_contributions: column of the active party → the same of it alone; None: not asked for.
         unlike: passive party → share of its embeddings of rows trained on that are unlike those held out; None: not compared.
     """
 
@@ -142,6 +143,7 @@ class Evaluation:
     rival_note: str = ""
     aligned: Rival | None = None
     contributions: dict[str, Repeats] | None = None
+    column_contributions: dict[str, Repeats] | None = None
     unlike: dict[str, float] | None = None
 
     @classmethod

@@ -115,6 +115,7 @@ BOUNDS: dict[type[Message], FieldBound] = {
     session_pb2.Abort: FieldBound(4 << 10),
     # Alignment.
     alignment_pb2.Remembered: FieldBound(128),
+    alignment_pb2.KeptAlignments: FieldBound(1 << 10, {"sha256": 16}),
     alignment_pb2.Reused: FieldBound(64),
     alignment_pb2.SetSize: FieldBound(4 << 10, {"held": 32}),
     alignment_pb2.Held: FieldBound(128),
@@ -123,7 +124,7 @@ BOUNDS: dict[type[Message], FieldBound] = {
     alignment_pb2.OtherSizes: FieldBound(128, {"counts": 7}),
     alignment_pb2.Obfuscation: FieldBound(64),
     alignment_pb2.TagsOffered: FieldBound(128),
-    alignment_pb2.TagsWanted: FieldBound(16),
+    alignment_pb2.TagsWanted: FieldBound(64),
     linkage_pb2.PivotSeed: FieldBound(128),
     linkage_pb2.EncodingTerms: FieldBound(256),
     linkage_pb2.Reuse: FieldBound(64),

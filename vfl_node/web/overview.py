@@ -17,6 +17,10 @@ TITLES = {
     "models_served": "Hidden models that answer",
     "linkages": "Ways to link the same records",
     "epsilon": "Privacy budget ε of hidden training",
+    "asked_per_day": "Ids asked about in a day",
+    "asked_per_epoch": "Ids asked about in a key period",
+    "answered_per_day": "Ids answered in a day",
+    "answered_per_epoch": "Ids answered in a key period",
     "predicted_rows": "Rows told by predictions",
 }
 """Budget → what it counts."""

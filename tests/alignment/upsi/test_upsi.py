@@ -11,7 +11,7 @@ import pytest
 from tests.alignment.conftest import ANY_SIZE, NAMES, ROLES, Spy
 from tests.alignment.test_costs import CountingGroup
 from vfl_node.alignment.plan import plan_of
-from vfl_node.alignment.upsi import protocol
+from vfl_node.alignment.upsi import protocol, served
 from vfl_node.alignment.upsi.epochs import current_epoch
 from vfl_node.alignment.upsi.rice import RiceCode, hash_points
 from vfl_node.configuration.models import parse
@@ -19,11 +19,12 @@ from vfl_node.crypto.groups import Curve25519
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import PeerError, PolicyError, ProtocolError, StateError, UsageError
 from vfl_node.job import Align, Job
+from vfl_node.node.ledgers import describe
 from vfl_node.node.partners import Partner
 from vfl_node.process.files import add_head
 from vfl_node.session.memory import MemoryOfOneRun
 from vfl_node.session.pins import MemoryPins
-from vfl_node.session.questions import AskedIds
+from vfl_node.session.questions import AskedIds, count_uses
 from vfl_node.settings.limits import Limits, QueryLimits
 from vfl_node.transport.generated.vfl.v1 import alignment_pb2
 
@@ -204,7 +205,8 @@ def test_tags_that_are_equal_by_accident_align_nothing(run_alignment, monkeypatc
 
 def test_equal_tags_of_the_list_are_told_apart_by_points(run_alignment, monkeypatch):
     """Two records of the server have the same tag; the claimed point says which of them is meant."""
-    monkeypatch.setattr(protocol, "hash_points", lambda points, domain: np.zeros((len(points), 2), dtype=np.uint64))
+    for module in (protocol, served):
+        monkeypatch.setattr(module, "hash_points", lambda points, domain: np.zeros((len(points), 2), dtype=np.uint64))
     run = run_alignment("upsi", MANY[:40], MANY[:40])
     assert [MANY[row] for row in run.passive.rows] == [MANY[row] for row in run.active.rows]
     assert len(run.passive) == 40
@@ -264,6 +266,7 @@ def test_an_attempt_that_was_killed_counts_once_and_sends_the_same_bytes(run_ali
     assert isinstance(first.passive, ConnectionError)
     counted = partners()[1].lane.list("question")
     assert [entry.body["lines"]["queries"][0][:15] for entry in counted] == ["30 job answers "]
+    assert describe(counted[0], NAMES[0]) == f"job job answers {NAMES[0]} about 30 ids"
     answered = (folders[1] / "answer.rows").read_bytes()
     assert len(answered) == len(FEW) * toy_group.width
     again = run_alignment("upsi", FEW, MANY, **held)
@@ -308,6 +311,28 @@ def test_another_list_under_the_same_id_counts_and_each_way_by_itself():
     bound.check(lines, "lab", late)
     with pytest.raises(PolicyError, match="30 of 30"):  # still the key with which the first ones were answered
         replace(bound, since="2027-01-01T00:00:00+00:00").check(lines, "lab", late)
+
+
+def test_what_is_used_is_told_by_way_and_period_as_it_is_refused():
+    """``free``: the day on which one more fits."""
+    asked, answered = (
+        AskedIds(f"job-{n}", n, QueryLimits(per_day=40, per_epoch=60), way) for n, way in ((25, "asks"), (10, "answers"))
+    )
+    lines = {
+        asked.line: "2027-01-01T00:00:00+00:00",
+        replace(asked, job_id="b").line: "2027-01-03T12:00:00+00:00",
+        replace(asked, job_id="c", count=15).line: "2027-01-03T18:00:00+00:00",
+        answered.line: "2027-01-03T00:00:00+00:00",
+    }
+    now = "2027-01-03T20:00:00+00:00"
+    uses = count_uses(lines, "asks", asked.allowed, now)
+    assert {per: (use.used, use.most) for per, use in uses.items()} == {"day": (40, 40), "epoch": (65, 60)}
+    assert [str(use.free) for use in uses.values()] == ["2027-01-04", "2027-01-31"]
+    assert {per: use.used for per, use in count_uses(lines, "answers", asked.allowed, now).items()} == {"day": 10, "epoch": 10}
+    lines["loss 3-abcd"] = "2027-01-03T13:00:00+00:00"
+    assert count_uses(lines, "answers", asked.allowed, now)["day"].left < 0
+    with pytest.raises(PolicyError):
+        replace(answered, job_id="d", count=1).check(lines, "lab", now)
 
 
 # Keys and what is kept.

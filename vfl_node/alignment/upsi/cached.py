@@ -8,6 +8,7 @@ is sent, or computed, again.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 from vfl_node.errors import StateError
@@ -52,15 +53,29 @@ class CachedLists:
         except StateError:
             raise self.error(suffix) from None
 
-    def write(self, data: bytes, suffix: str = "") -> None:
+    def size(self, suffix: str = "") -> int:
+        """How many bytes are kept; 0: none."""
+        return max(0, self.stamp(suffix)[0] - _HEAD_BYTES)
+
+    def stamp(self, suffix: str = "") -> tuple[int, ...]:
+        """What is another one once something else is kept; its first number is the size of the file, 0: there is none."""
+        try:
+            stat = self._place(suffix).stat()
+        except FileNotFoundError:
+            return (0,)
+        return stat.st_size, stat.st_ino, stat.st_mtime_ns
+
+    def write(self, data: bytes, suffix: str = "", check: Callable[[], None] = lambda: None) -> None:
         """Keep ``data``, and remove what is of other epochs, and the oldest lists of this one if there are many.
 
         Args:
             data: the list.
             suffix: of the file, of something kept beside the list.
+            check: called when no other job can write; what it raises keeps the file as it is.
         """
         private_folder(self._folder)
         with locked_folder(self._folder):
+            check()
             write_checked(self._place(suffix), data)
             for path in self._list_old():
                 path.unlink(missing_ok=True)

@@ -40,6 +40,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,11 +53,13 @@ from vfl_node.alignment.lists.side import open_lists
 from vfl_node.alignment.psi.protocol import learnt
 from vfl_node.alignment.upsi.cached import CachedLists
 from vfl_node.alignment.upsi.epochs import current_epoch
-from vfl_node.alignment.upsi.rice import MOST_REST_BYTES, RiceCode, TagList, hash_points, sort_tags
+from vfl_node.alignment.upsi.rice import MOST_REST_BYTES, RiceCode, TagList, hash_points
+from vfl_node.alignment.upsi.served import ListState, ServedList, open_growing, open_set, pin_list, tag_domain
 from vfl_node.alignment.upsi.spec import UPSI
 from vfl_node.crypto.groups import Scalar
-from vfl_node.errors import ProtocolError, StateError
+from vfl_node.errors import ProtocolError
 from vfl_node.ledger import Disclosure
+from vfl_node.process.files import read_checked, write_checked
 from vfl_node.progress import Advanced
 from vfl_node.session.questions import AskedIds
 from vfl_node.transport.generated.vfl.v1 import alignment_pb2
@@ -64,8 +67,7 @@ from vfl_node.transport.generated.vfl.v1 import alignment_pb2
 SAFE_BITS = 40
 """A wrong tag is found with probability 2^-40 in an epoch."""
 
-_NAME_BYTES, _DIGEST_BYTES = 16, 32
-_PLACE = np.dtype("<u4")
+_NAME_BYTES = 16
 
 
 @open_lists
@@ -94,29 +96,29 @@ async def _ask(lists: Lists) -> Alignment:
         StateError: the list that is kept is not the one that S has (``E_CACHE``), or S's key is another one than when the job
             began (``E_EPOCH``).
     """
-    n_s, session, n_c = await lists.meet(receives=("tags", "answer")), lists.session, len(lists.own)
+    n_s, session, n_c = await lists.meet(receives=("tags", "added", "answer")), lists.session, len(lists.own)
     questions = AskedIds(
         lists.channel.job_id, n_c, session.policy.limits.queries_per_peer, "asks", hashlib.sha256(lists.own.digest()).digest()
     )
     session.memory.check_questions(questions)
     offer = await lists.channel.receive(alignment_pb2.TagsOffered)
-    tags = await _obtain(lists, offer, RiceCode(n_s, offer.rest_bytes))  # 2
+    tags, added = await _obtain(lists, offer, RiceCode(n_s, offer.rest_bytes))  # 2
 
     r, order = lists.draw("r"), lists.own.canonical_order[lists.secret.derive("step 3").permutation(n_c)]
     session.memory.count_questions(questions)
     await lists.send("query", lists.blind("query", order, r))  # 3
     points = await lists.receive_powers("answer", lists.group.inverse(r), at_least=n_c, at_most=n_c)  # 4
-    asked, _ = tags.find(hash_points(points.rows, _domain(lists)))  # 5
+    asked, _ = tags.find(hash_points(points.rows, tag_domain(lists)))  # 5
     shared = np.zeros(n_c, dtype=bool)
     shared[asked] = order[asked] < len(lists.records)
     ascending = lists.ascending(points)
     places = ascending[shared[ascending]]
     await lists.send("claim", lists.choose([points], places))  # 6
-    return _alignment(lists, order[places], n_s, int(offer.epoch))
+    return _alignment(lists, order[places], n_s, int(offer.epoch), added)
 
 
-async def _obtain(lists: Lists, offer: alignment_pb2.TagsOffered, code: RiceCode) -> TagList:
-    """The list that S offers: as it is kept here, or as it comes now.
+async def _obtain(lists: Lists, offer: alignment_pb2.TagsOffered, code: RiceCode) -> tuple[TagList, int]:
+    """The list that S offers, and how many tags came to what was kept here: it is kept, grows, or comes now.
 
     Raises:
         ProtocolError: it is none (``E_ELEMENT``), or not the one that was offered (``E_CACHE``).
@@ -125,23 +127,60 @@ async def _obtain(lists: Lists, offer: alignment_pb2.TagsOffered, code: RiceCode
     attempt, least = lists.session.attempt, SAFE_BITS + (len(lists.own) - 1).bit_length()
     if not (least <= 8 * code.rest_bytes <= 8 * MOST_REST_BYTES and offer.epoch and len(offer.name) == _NAME_BYTES):
         raise ProtocolError(f"{lists.peer} offers a list of tags that cannot be used", code="E_ELEMENT")
-    _pin(lists, offer.SerializeToString(deterministic=True))
+    pin_list(lists, offer.SerializeToString(deterministic=True))
     cache = CachedLists(attempt.cached or attempt.folder / "cached", lists.peer, offer.epoch, offer.name)
-    coded = cache.read(code.size)
-    if coded is not None and hashlib.sha256(coded).digest() != offer.sha256:
+    count = min(code.count_in(cache.size()), code.count)
+    held = RiceCode(count, code.rest_bytes) if count else code
+    coded = cache.read(held.size)
+    kept = None if coded is None else ListState(held.count, hashlib.sha256(coded).digest())
+    if kept and held == code and kept.sha256 != offer.sha256:
         raise cache.error()
-    await lists.channel.send(alignment_pb2.TagsWanted(cached=coded is not None))
-    if coded is not None:
-        return code.decode(coded)
-    width = lists.group.width
-    column = await lists.receive("tags", count=-(-code.size // width), elements=False)
-    sent = column.rows.tobytes()
-    coded = sent[: code.size]
-    if hashlib.sha256(coded).digest() != offer.sha256 or any(sent[code.size :]):
+    wanted = _find_wanted(attempt.folder / "wanted", kept, offer)
+    await lists.channel.send(wanted)
+    if coded is None:
+        coded = await _receive_coded(lists, "tags", code)
+    added = code.count - wanted.held if wanted.held else 0
+    if added:
+        other = code.code_added(added)
+        tags = other.decode(await _receive_coded(lists, "added", other)).tags
+        if held != code:  # else an earlier attempt has inserted them
+            earlier = held.decode(coded)
+            coded = earlier.insert(tags, earlier.place(tags))
+    if hashlib.sha256(coded).digest() != offer.sha256:
         raise ProtocolError(f"{lists.peer} sends another list of tags than it offers", code="E_CACHE")
     found = code.decode(coded)
-    cache.write(coded)
-    return found
+    if kept is None or held != code:
+        cache.write(coded)
+    return found, added
+
+
+def _find_wanted(path: Path, kept: ListState | None, offer: alignment_pb2.TagsOffered) -> alignment_pb2.TagsWanted:
+    """What this party wants of an offered list; where tags come to a list, each attempt wants what the first one did.
+
+    Args:
+        path: of a file of this job, which says to which list they come.
+        kept: the list that this party has; None: it has none.
+        offer: of the list.
+    """
+    if kept is None:
+        return alignment_pb2.TagsWanted()
+    if kept.sha256 != offer.sha256:
+        wanted = alignment_pb2.TagsWanted(held=kept.count, sha256=kept.sha256)
+        write_checked(path, wanted.SerializeToString(deterministic=True))
+        return wanted
+    try:
+        return alignment_pb2.TagsWanted.FromString(read_checked(path, hint="submit the job again as a new one"))
+    except FileNotFoundError:
+        return alignment_pb2.TagsWanted(cached=True)
+
+
+async def _receive_coded(lists: Lists, name: str, code: RiceCode) -> bytes:
+    """A coded list as it comes in rows as wide as elements; as many as S has announced, and no more."""
+    column = await lists.receive(name, count=-(-code.size // lists.group.width), elements=False)
+    sent = column.rows.tobytes()
+    if any(sent[code.size :]):
+        raise ProtocolError(f"{lists.peer} sends another list of tags than it offers", code="E_CACHE")
+    return sent[: code.size]
 
 
 async def _serve(lists: Lists) -> Alignment:
@@ -162,55 +201,44 @@ async def _serve(lists: Lists) -> Alignment:
     cover = session.memory.secret.derive(f"upsi cover {lists.records.ids.digest().hex()}")
     lists.own = add_cover(lists.records.ids, b"", lists.terms, lists.role, cover, session.memory)
     rest_bits = SAFE_BITS + (limits.queries_per_peer.per_epoch - 1).bit_length()
-    code = RiceCode(len(lists.own), -(-rest_bits // 8))
-    name = epoch.name(f"{lists.own.digest().hex()} {lists.group.name} {code.rest_bytes}")
-    folder = (session.attempt.cached or session.attempt.folder / "cached") / "served"
-    k, cache = epoch.key(lists.group, name), CachedLists(folder, lists.peer, epoch.number, name)
-    _pin(lists, name)  # before anything is computed under this key: what this job has stored is of no other
-    coded, digest, order = _publish(lists, cache, code, k)  # 1
+    # Ids of the padding are drawn anew for each set, so with it no list holds an earlier one.
+    opened = open_growing if limits.queries_per_peer.deltas and not lists.terms.padding else open_set
+    served = opened(lists, epoch, -(-rest_bits // 8))  # 1
+    k, code = epoch.key(lists.group, served.name), served.code
 
-    offer = alignment_pb2.TagsOffered(epoch=epoch.number, name=name, rest_bytes=code.rest_bytes, sha256=digest)
-    await lists.channel.send(offer)
-    wanted = await lists.channel.receive(alignment_pb2.TagsWanted)
-    if not wanted.cached:
-        width = lists.group.width
-        filled = coded.ljust(-(-code.size // width) * width, b"\0")
-        await lists.send("tags", lists.wrap(np.frombuffer(filled, dtype=np.uint8).reshape(-1, width)))  # 2
+    await lists.channel.send(
+        alignment_pb2.TagsOffered(
+            epoch=epoch.number, name=served.name, rest_bytes=code.rest_bytes, sha256=served.states[-1].sha256
+        )
+    )
+    added = await _send_wanted(lists, served, await lists.channel.receive(alignment_pb2.TagsWanted))  # 2
 
     query = await lists.receive("query", count=n_c)  # 3
     session.memory.count_questions(replace(questions, about=query.digest.digest()))
     await lists.send("answer", lists.powers("answer", query, k))  # 4
     claim = await lists.receive("claim", at_most=min(n_c, len(lists.own)))  # 6
-    rows = _check_claim(lists, claim, code.decode(coded), order, k)
+    order = lists.own.canonical_order[served.places]
+    rows = _check_claim(lists, claim, code.decode(served.coded), order, k)
     lists.session.progress.emit(Advanced(min(n_c, len(lists.own)) - len(claim)))
-    return _alignment(lists, rows, n_c, epoch.number)
+    return _alignment(lists, rows, n_c, epoch.number, added)
 
 
-def _publish(lists: Lists, cache: CachedLists, code: RiceCode, k: Scalar) -> tuple[bytes, bytes, NDArray[np.int64]]:
-    """Step 1: the coded list, its SHA-256, and the row of each of its tags, int64[n_s]; as they are kept, or computed now.
+async def _send_wanted(lists: Lists, served: ServedList, wanted: alignment_pb2.TagsWanted) -> int:
+    """Step 2: the list, or what came to it; returns how many tags came. Raises ProtocolError (``E_CACHE``)."""
+    if wanted.cached:
+        return 0
+    if not wanted.held:
+        await _send_coded(lists, "tags", served.coded)
+        return 0
+    code, coded = served.code_added_since(ListState(wanted.held, wanted.sha256), lists.peer)
+    await _send_coded(lists, "added", coded)
+    return code.count
 
-    Raises:
-        StateError: what is kept is damaged (``E_CACHE``).
-    """
-    canonical = lists.own.canonical_order
-    coded, beside = cache.read(code.size), cache.read(_DIGEST_BYTES + code.count * _PLACE.itemsize, ".order")
-    if coded is None or beside is None:
-        tags = np.empty((code.count, 2), dtype=np.uint64)
-        done = 0
-        for chunk in lists.blind("points", canonical, k).chunks():
-            tags[done : done + len(chunk)] = hash_points(chunk, _domain(lists))
-            done += len(chunk)
-        order = sort_tags(tags)
-        coded = code.encode(tags[order])
-        beside = hashlib.sha256(coded).digest() + order.astype(_PLACE).tobytes()
-        cache.write(beside, ".order")
-        cache.write(coded)
-    else:
-        lists.session.progress.emit(Advanced(code.count))
-    digest, places = beside[:_DIGEST_BYTES], np.frombuffer(beside, dtype=_PLACE, offset=_DIGEST_BYTES)
-    if hashlib.sha256(coded).digest() != digest:
-        raise cache.error()
-    return coded, digest, canonical[places.astype(np.int64)]
+
+async def _send_coded(lists: Lists, name: str, coded: bytes) -> None:
+    width = lists.group.width
+    filled = coded.ljust(-(-len(coded) // width) * width, b"\0")
+    await lists.send(name, lists.wrap(np.frombuffer(filled, dtype=np.uint8).reshape(-1, width)))
 
 
 def _check_claim(lists: Lists, claim: Column, tags: TagList, order: NDArray[np.int64], k: Scalar) -> NDArray[np.int64]:
@@ -221,7 +249,7 @@ def _check_claim(lists: Lists, claim: Column, tags: TagList, order: NDArray[np.i
     """
     if (lists.ascending(claim) != np.arange(len(claim))).any():
         raise ProtocolError(f"upsi claim from {lists.peer}: not in ascending order", code="E_ELEMENT")
-    which, places = tags.find(hash_points(claim.rows, _domain(lists)))
+    which, places = tags.find(hash_points(claim.rows, tag_domain(lists)))
     found = order[places]
     points = lists.blind("claimed", found, k).whole().rows
     equal = (points == claim.rows[which]).all(axis=1) & (found < len(lists.records))
@@ -238,31 +266,13 @@ def _check_claim(lists: Lists, claim: Column, tags: TagList, order: NDArray[np.i
     return rows
 
 
-def _pin(lists: Lists, about: bytes) -> None:
-    """Hold to the list ``about`` which the job began. Raises StateError: it is another one (``E_EPOCH``)."""
-    try:
-        lists.session.attempt.pins.check("upsi list", hashlib.sha256(about).digest())
-    except StateError as error:
-        if error.code != "E_REPLAY":
-            raise
-        raise StateError(
-            "the key under which this job began to ask has changed since its first attempt",
-            code="E_EPOCH",
-            hint="submit a new job",
-            for_peer="the key with which the job began is another one now",
-        ) from None
-
-
-def _domain(lists: Lists) -> bytes:
-    return f"vfl-node-v1-upsi-tag-{lists.group.name}".encode()
-
-
-def _alignment(lists: Lists, rows: NDArray[np.int64], theirs: int, epoch: int) -> Alignment:
+def _alignment(lists: Lists, rows: NDArray[np.int64], theirs: int, epoch: int, added: int) -> Alignment:
     name, own, peer, padding = lists.session.name, len(lists.records), lists.peer, lists.terms.padding
     announced, serves = len(lists.own), lists.role == lists.terms.server
     we_learn = learnt(peer, own, theirs, len(rows), padding)
     they_learn = learnt(name, None if padding else theirs, announced, len(rows), padding)
-    kept = _kept_list(name, announced, theirs, epoch) if serves else _kept_list(peer, theirs, announced, epoch)
+    facts = (name, announced, theirs) if serves else (peer, theirs, announced)
+    kept = (_kept_list(*facts, epoch), *((_added_tags(facts[0], added, epoch),) if added else ()))
     return Alignment(
         spec=UPSI,
         group=lists.group.name,
@@ -274,11 +284,11 @@ def _alignment(lists: Lists, rows: NDArray[np.int64], theirs: int, epoch: int) -
                 intersection=len(rows),
                 missing=0,
                 padded=padding > 0,
-                learnt=they_learn + ((kept,) if serves else ()),
+                learnt=they_learn + (kept if serves else ()),
             )
         },
         union=None if padding else own + theirs - len(rows),
-        learnt=we_learn + (() if serves else (kept,)),
+        learnt=we_learn + (() if serves else kept),
     )
 
 
@@ -289,4 +299,14 @@ def _kept_list(server: str, count: int, asked: int, epoch: int) -> Disclosure:
         count,
         f"a list of {count} one-way tags, with one for each record of {server}, which it keeps (key number {epoch}). It knows "
         f"of each id that it asks about under this key whether {server} has it: {asked} in this job",
+    )
+
+
+def _added_tags(server: str, count: int, epoch: int) -> Disclosure:
+    """What the party that asks learns where a list grows."""
+    return Disclosure(
+        "added tags",
+        count,
+        f"{count} records have come to {server} since the list that it kept, and which of all ids that it has asked about "
+        f"under key number {epoch} are among them",
     )

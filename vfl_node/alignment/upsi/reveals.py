@@ -22,3 +22,9 @@ def declare(job: Job) -> Iterator[Declaration]:
         f"a one-way tag for each record of {server}, in a list that it keeps: by it {client} learns of each id that it asks "
         f"about whether {server} has it, until {server} changes its key",
     )
+    yield Declaration(
+        client,
+        "added tags",
+        f"only if {server}'s owner lets lists grow (queries_per_peer.deltas): how many records have come to {server} since an "
+        f"earlier list under the same key, and which of all ids that {client} has asked about under it are among them",
+    )

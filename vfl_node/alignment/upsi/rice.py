@@ -8,7 +8,8 @@ bytes its *rest*. A coded list is, one behind the other:
 - the rests of all tags, in ascending order of tags.
 
 So n and ``rest_bytes`` give the exact size, which is known before any memory is taken: 2 to 3 bits for each tag beside its
-rest. A Rice code of the differences of whole tags has at most 0.5 bits fewer, and needs numbers of more than 64 bits.
+rest. Tags that come later travel as a list of their own, and are as long; how they are divided follows from their number. A
+Rice code of the differences of whole tags has at most 0.5 bits fewer, and needs numbers of more than 64 bits.
 """
 
 from __future__ import annotations
@@ -59,15 +60,17 @@ class RiceCode:
     Attributes:
         count: tags.
         rest_bytes: bytes of the rest of each, 1 to :data:`MOST_REST_BYTES`.
+        given_bits: bits of the upper part, where they do not follow from the count; else 0.
     """
 
     count: int
     rest_bytes: int
+    given_bits: int = 0
 
     @property
     def upper_bits(self) -> int:
         """Bits of the upper part."""
-        return max(1, (self.count - 1).bit_length())
+        return self.given_bits or _count_bits(self.count)
 
     @property
     def tag_bits(self) -> int:
@@ -84,6 +87,17 @@ class RiceCode:
         """Size of the coded list, bytes."""
         return self.unary_bytes + self.count * self.rest_bytes
 
+    def count_in(self, size: int) -> int:
+        """How many tags a list of ``size`` bytes has, whose tags are divided as here; 0: it is no such list."""
+        count = max(0, (8 * size - (1 << self.upper_bits)) // (1 + 8 * self.rest_bytes))
+        shorter = RiceCode(count, self.rest_bytes)
+        return count if (shorter.size, shorter.upper_bits) == (size, self.upper_bits) else 0
+
+    def code_added(self, count: int) -> RiceCode:
+        """How ``count`` tags that come to such a list are coded by themselves."""
+        rest_bytes = min(MOST_REST_BYTES, (self.tag_bits - _count_bits(count)) // 8)
+        return RiceCode(count, rest_bytes, self.tag_bits - 8 * rest_bytes)
+
     def divide(self, tags: Tags) -> tuple[NDArray[np.int64], Rows]:
         """Upper part, int64[k], and rest, uint8[k, rest_bytes], of each tag."""
         high, low, bits = tags[:, 0], tags[:, 1], np.uint64(self.upper_bits)
@@ -98,12 +112,18 @@ class RiceCode:
         Raises:
             ValueError: as many of them begin alike as no digests do.
         """
-        upper, rest = self.divide(ascending)
-        if len(upper) and np.bincount(upper).max() > FULLEST:
+        upper, rests = self.divide(ascending)
+        counts = np.bincount(upper, minlength=1 << self.upper_bits)
+        if counts.max() > FULLEST:
             raise ValueError("these tags are no digests")
+        return self.write(np.cumsum(counts), rests)
+
+    def write(self, ends: NDArray[np.int64], rests: Rows) -> bytes:
+        """The list that has these :attr:`TagList.ends` and :attr:`TagList.rests`."""
         unary = np.zeros(self.unary_bytes * 8, dtype=np.uint8)
-        unary[upper + np.arange(self.count)] = 1
-        return np.packbits(unary).tobytes() + rest.tobytes()
+        unary[: self.count + len(ends)] = 1
+        unary[ends + np.arange(len(ends))] = 0
+        return np.packbits(unary).tobytes() + rests.tobytes()
 
     def decode(self, coded: bytes) -> TagList:
         """The list that :meth:`encode` made ``coded`` of. There is only one such text for a list, and any other is refused.
@@ -144,6 +164,43 @@ class TagList:
     ends: NDArray[np.int64]
     rests: Rows
 
+    @property
+    def tags(self) -> Tags:
+        """Its tags in ascending order."""
+        return self.take(np.arange(self.code.count))
+
+    def take(self, places: NDArray[np.int64]) -> Tags:
+        """The tags at these places; what is behind their bits is 0."""
+        upper = np.searchsorted(self.ends, places, side="right").astype(np.uint64)
+        rests = np.zeros((len(places), 16), dtype=np.uint8)
+        rests[:, : self.code.rest_bytes] = self.rests[places]
+        high, low = rests.view(">u8").astype(np.uint64).T
+        bits = np.uint64(self.code.upper_bits)
+        rest = np.uint64(64) - bits
+        return np.stack([(upper << rest) | (high >> bits), (high << rest) | (low >> bits)], axis=1)
+
+    def place(self, ascending: Tags) -> NDArray[np.int64]:
+        """Before which of these tags each of others belongs, which are given in ascending order: int64[k]."""
+        upper, rest = self.code.divide(ascending)
+        place, end = self._bounds(upper)
+        texts, wanted = (rows.view(f"S{self.code.rest_bytes}").reshape(-1) for rows in (self.rests, rest))
+        left = np.flatnonzero(place < end)
+        while len(left := left[texts[place[left]] < wanted[left]]):  # as often as the fullest upper part has tags
+            place[left] += 1
+            left = left[place[left] < end[left]]
+        return place
+
+    def insert(self, ascending: Tags, places: NDArray[np.int64]) -> bytes:
+        """The coded list of these tags and of others, whose :meth:`place` is ``places``. Memory: one more list."""
+        upper, rest = self.code.divide(ascending)
+        ends = self.ends + np.cumsum(np.bincount(upper, minlength=len(self.ends)))
+        longer = RiceCode(self.code.count + len(ascending), self.code.rest_bytes, self.code.upper_bits)
+        return longer.write(ends, np.insert(self.rests, places, rest, axis=0))
+
+    def _bounds(self, upper: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The place of the first tag with each upper part, and that behind the last one."""
+        return np.where(upper > 0, self.ends[np.maximum(upper, 1) - 1], 0), self.ends[upper]
+
     def find(self, tags: Tags) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """All places of ``tags`` in the list.
 
@@ -152,8 +209,7 @@ class TagList:
             the list is not among them, and one that comes twice there is so twice.
         """
         upper, rest = self.code.divide(tags)
-        place = np.where(upper > 0, self.ends[np.maximum(upper, 1) - 1], 0)
-        end, which = self.ends[upper], np.arange(len(tags))
+        (place, end), which = self._bounds(upper), np.arange(len(tags))
         found = [(np.empty(0, np.int64), np.empty(0, np.int64))]
         while (left := place < end).any():  # as often as the fullest upper part has tags
             which, place, end = which[left], place[left], end[left]
@@ -162,6 +218,11 @@ class TagList:
             place = place + 1
         whiches, places = zip(*found, strict=True)
         return np.concatenate(whiches), np.concatenate(places)
+
+
+def _count_bits(count: int) -> int:
+    """Bits by which so many tags have about one upper part each."""
+    return max(1, (count - 1).bit_length())
 
 
 def _no_list(why: str) -> ProtocolError:

@@ -10,6 +10,8 @@ WORDS: Mapping[str, tuple[str, str]] = {
     "residual": ("residual", "how far it reaches across that direction"),
     "cosine": ("known positives", "how like it is to the gradients of a few rows known to be positive"),
     "mean_norm": ("length, all epochs", "the same of the mean of a row's gradients over all epochs, from which noise vanishes"),
+    "side_norm": ("length within a side", "the same among the rows that reach to the same side of the leading direction"),
+    "side_direction": ("direction within a side", "how far it reaches among these"),
     "mean_direction": ("direction, all epochs", "likewise"),
     "steady": ("direction, step by step", "the sum of how far each of its gradients reaches, in units of its step"),
     "mean_residual": ("residual, all epochs", "likewise"),

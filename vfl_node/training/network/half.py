@@ -34,11 +34,12 @@ class RepeatStart:
 
     Attributes:
         randomness: the party's own.
-        draws: its own, too, for what is the same in every repeat: synthetic rows and labels come from it.
+        draws: its own, too, for what is the same in every repeat, such as the noise of defences.
         number: of the repeat, from 0; each has its own weights.
         training: shared positions trained on in it.
         saved: tensors of a checkpoint within it, to go on from; None at its beginning.
         validation: shared positions set apart for validation in it.
+        lasting: its own, too, for what is the same in every training over one alignment; None: ``draws``.
     """
 
     randomness: Randomness
@@ -47,6 +48,15 @@ class RepeatStart:
     training: Positions
     saved: Mapping[str, Tensor] | None = None
     validation: Positions = field(default_factory=NO_ROWS.copy)
+    lasting: Randomness | None = None
+
+    @property
+    def synthetic(self) -> Randomness:
+        """What synthetic rows come from, and synthetic labels that follow from a position alone.
+
+        Nothing else may: noise that is the same in two trainings vanishes from their difference.
+        """
+        return self.lasting or self.draws
 
 
 @dataclass(frozen=True)

@@ -113,6 +113,7 @@ async def train(
         )
     halves.check_batch(min(section.batch_size, max(map(len, parts))))
     draws = randomness.derive("draws").bytes(32)
+    synthetic = session.attempt.synthetic or draws
     trained, tested, validated = (-(-len(rows) // section.batch_size) for rows in parts)  # numbers of batches
 
     journal = resume(checkpoints, resume_from, schedule.fingerprint)
@@ -120,6 +121,8 @@ async def train(
     journal.testing, journal.validated = testing, validation
     version = architecture_of(section.model, session.policy.models).version
     journal.shared = {"model_version": version, "draws": draws.hex(), "batches": schedule.derive("predictions").hex()}
+    if synthetic != draws:
+        journal.shared["synthetic"] = synthetic.hex()
     before = trained * section.exchanged_before
     all_epochs = before + section.epochs * (trained + validated)
     progress.emit(PhaseBegan("train", evaluate.repeats * (all_epochs + tested), "batches"))
@@ -128,7 +131,8 @@ async def train(
     half_of = halves.active if session.role == "active" else halves.passive
     for repeat in range(journal.repeat, evaluate.repeats):
         training, testing, validation = parts_of(repeat)
-        half = half_of(session, data, RepeatStart(randomness, Randomness(draws), repeat, training, journal.saved, validation))
+        own = randomness, Randomness(draws), repeat, training, journal.saved, validation, Randomness(synthetic)
+        half = half_of(session, data, RepeatStart(*own))
         for attachment in half.attachments:
             attachment.follow_on(journal.so_far.get(attachment.carries, {}))
         if len(validation) and journal.stopping is None:

@@ -12,6 +12,7 @@ from torch import Tensor
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.models import architecture_of
 from vfl_node.models.building import build_classifier
+from vfl_node.models.inputs import ModelInput
 from vfl_node.models.storage import add_prefix, take_part
 from vfl_node.privacy.attachment import Attachment, Forward, TrainingStep
 from vfl_node.privacy.defences.defence import Leaving, Sender
@@ -31,7 +32,7 @@ from vfl_node.training.network.local import check_finite
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.contributions import HeldOutInputs
 from vfl_node.training.split.conversations import Conversations
-from vfl_node.training.split.half import audit_of_peers, encode, go_on, label_meter, likeness
+from vfl_node.training.split.half import audit_of_peers, encode, go_on, label_meter, likeness, own_columns, row_column_meters
 from vfl_node.training.split.held_out import HeldOutRows
 from vfl_node.training.split.local_branch import ActiveParts
 from vfl_node.training.split.outside import make_branch, repeat_to_announced, rows_outside
@@ -54,9 +55,9 @@ class ActiveHalf:
     def __init__(self, session: Session, data: TrainingData, start: RepeatStart) -> None:
         randomness, draws, repeat, training = start.randomness, start.draws, start.number, start.training
         train, saved = Train.section_of(session.job), start.saved
-        self._supervision = supervision = Supervision(session, data, draws, training, start.validation)
+        self._supervision = supervision = Supervision(session, data, start, training)
         rows = rows_outside(session, data, training)
-        self.encoder, self._inputs = encode(session, data, draws, training, rows)
+        self.encoder, self._inputs = encode(session, data, start.synthetic, training, rows)
         audit = audit_of_peers(session, data, training, randomness, repeat)
         self._peers = Conversations(session, Sender("gradients", supervision.owned), draws, repeat, audit)
         architecture = architecture_of(train.model, session.policy.models)
@@ -68,7 +69,9 @@ class ActiveHalf:
         compared = likeness(session, training, repeat)
         self.pretraining = self._make_pretraining(session, data, training, rows, randomness, draws, repeat)
         meter = label_meter(session, data, supervision.labels, supervision.labelled)
-        self.attachments: Sequence[Attachment] = attach(audit, meter, compared, outside, self.pretraining)
+        columns_of_rows = {"row_weight": supervision.weight_values, "row_offset": supervision.offset_values}
+        meters = (meter, *row_column_meters(session, data, supervision.labelled, columns_of_rows))
+        self.attachments: Sequence[Attachment] = attach(audit, *meters, compared, outside, self.pretraining)
         if saved is not None:
             self.learner.restore(saved)
             self._peers.restore(take_part("defences", saved))
@@ -79,6 +82,7 @@ class ActiveHalf:
         self._held_out = HeldOutRows(
             session, data, supervision, rows, start.validation, randomness, repeat, compared, columns=columns
         )
+        self._columns = own_columns(session, self.encoder, self._inputs)
         self._met: list[tuple[Positions, Tensor, float]] = []
         """Positions, logits and loss of each batch since the last call of :meth:`figures`."""
         self._ranks = repeat == 0 and "auc" in session.job.evaluate.metrics  # only the first repeat's epochs are reported
@@ -143,7 +147,8 @@ class ActiveHalf:
         """As :meth:`Half.evaluate`, on the rows that this party owns; if the job says so, also on those that both own."""
         inputs = self._held_out.make_inputs()
         logits = await self._logits(rows, inputs)
-        return await self._held_out.measure(rows.batches, logits, inputs, self._logits_of)
+        evaluation = await self._held_out.measure(rows.batches, logits, inputs, self._logits_of)
+        return self._held_out.add_columns(evaluation, inputs, self._inputs, self._columns, self._logits_of)
 
     def tensors(self) -> dict[str, Tensor]:
         """As :meth:`Half.tensors`."""
@@ -223,10 +228,10 @@ class ActiveHalf:
         return outputs
 
     @torch.no_grad()
-    def _logits_of(self, positions: Positions, embeddings: Sequence[Tensor]) -> Tensor:
+    def _logits_of(self, positions: Positions, embeddings: Sequence[Tensor], own: ModelInput | None = None) -> Tensor:
         """Logits of the rows at ``positions``, from this party's columns of these rows and from the peers' ``embeddings``.
 
-        The model must not be training.
+        The model must not be training. If ``own`` is given, it stands for these columns.
         """
-        logits = self._model(self._inputs.take(positions), embeddings)
+        logits = self._model(self._inputs.take(positions) if own is None else own, embeddings)
         return check_finite(self._supervision.add_offsets(logits, positions))

@@ -53,6 +53,7 @@ class TrainingExchange:
             active party's own report, if it gives such.
         noised: ε of the gradients of a row, of those that the receiver has by all jobs, and δ; likewise, of ``dp``.
         weighed: whether rows of ``peer`` have weights; in its own report alone, as nobody else knows.
+        offset: whether they have offsets; likewise.
     """
 
     peer: str
@@ -68,6 +69,7 @@ class TrainingExchange:
     answered: tuple[float, float] | None = None
     noised: tuple[float | None, float | None, float] | None = None
     weighed: bool = False
+    offset: bool = False
 
     @property
     def epochs(self) -> int:
@@ -120,7 +122,7 @@ def passive_learns(exchange: TrainingExchange) -> tuple[Disclosure, ...]:
         "gradients",
         exchange.epochs * exchange.rows.trained,
         f"from {peer} a gradient for each row of every batch: {_label_leak(labels, peer, exchange.defences, train.task)} (see "
-        f"docs/explanations/privacy/index.md){_weight_words(train, peer, weighed=exchange.weighed)}"
+        f"docs/explanations/privacy/index.md){_weight_words(exchange)}"
         f"{_defence_words(exchange.defences, 'gradients')}",
     )
     answers: tuple[Disclosure, ...] = (_answer_bound(exchange.rows, peer, *exchange.answered),) if exchange.answered else ()
@@ -149,7 +151,7 @@ def passive_learns(exchange: TrainingExchange) -> tuple[Disclosure, ...]:
     if exchange.lacks == 0:
         return (gradients, *answers, figures, *counts)
     strategy = train.missing.label_strategy
-    compared = _history(exchange.training, drawn=strategy.redrawn)
+    compared = _history(exchange.training, drawn=strategy.redrawn, lasting=strategy.fixed)
     membership = f"{strategy.learnt(peer)} (see docs/explanations/privacy/membership.md){compared}"
     return (gradients, *answers, Disclosure("membership", exchange.lacks, membership), figures, *counts)
 
@@ -283,10 +285,18 @@ def _label_leak(labels: str, peer: str, defences: Sequence[DefenceParams], task:
     return f"unless {peer} has a defence, the label {labels} can be read from the gradients almost surely"
 
 
-def _weight_words(train: Train, peer: str, *, weighed: bool) -> str:
-    """What weights of rows and of classes tell."""
-    of_rows = f"; each is as many times longer as its row counts more (data.weight of {peer}), so that the lengths show weights"
-    return (of_rows if weighed else "") + _class_weight_words(train, peer)
+def _weight_words(exchange: TrainingExchange) -> str:
+    """What weights of rows and of classes, and offsets, tell."""
+    peer, words = exchange.peer, ""
+    if exchange.weighed:
+        words += (
+            f"; each is as many times longer as its row counts more (data.weight of {peer}), so that the lengths show weights"
+        )
+    if exchange.offset:
+        words += (
+            f"; among rows of one label, the residual in it grows with the row's offset (data.offset or exposure of {peer})"
+        )
+    return words + _class_weight_words(exchange.train, peer)
 
 
 def _class_weight_words(train: Train, peer: str) -> str:
@@ -303,13 +313,18 @@ def _defence_words(defences: Sequence[DefenceParams], direction: Direction) -> s
     return "".join(f"; before they are sent, {params.words(direction)}" for params in defences)
 
 
-def _history(training: int, *, drawn: bool = True) -> str:
-    """What comes on top from the second training over the same records on; ``drawn``: what is seen of a row is drawn anew."""
+def _history(training: int, *, drawn: bool = True, lasting: bool = True) -> str:
+    """What comes on top from the second training over the same records on.
+
+    Args:
+        training: its number.
+        drawn: whether what is seen of a row is drawn.
+        lasting: whether all trainings over one alignment draw the same.
+    """
     if training == 1:
         return ""
-    what = (
-        "synthetic rows were drawn again, and comparing trainings tells which they are"
-        if drawn
-        else "comparing trainings tells more"
-    )
+    what = "comparing trainings tells more"
+    if drawn:
+        when = "with each alignment, and comparing trainings over several" if lasting else "in each, and comparing them"
+        what = f"synthetic rows are drawn again {when} tells which they are"
     return f"; this is training {training} over these records: {what}"

@@ -26,14 +26,16 @@ depends on the embeddings of the others, too (docs/explanations/privacy/index.md
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.features import Encoder
+from vfl_node.data.places import ColumnPlaces, places_of_columns
 from vfl_node.data.tables import LabelColumn, Table
 from vfl_node.errors import StateError
 from vfl_node.models import architecture_of, storage
@@ -44,6 +46,7 @@ from vfl_node.privacy.features.targets import Targets
 from vfl_node.privacy.integrity import Compared
 from vfl_node.privacy.labels.evidence import History, labels_key, record_names
 from vfl_node.privacy.labels.meter import LabelMeter
+from vfl_node.privacy.labels.row_columns import RowColumnMeter
 from vfl_node.privacy.labels.truth import truth_of
 from vfl_node.privacy.peers import TOGETHER, AuditOfPeers
 from vfl_node.session.session import Session
@@ -80,6 +83,12 @@ def _read_encoder(path: Path, table: Table) -> Encoder:
     if apart := {column.name for column in encoder.columns} ^ set(table.columns):
         raise misfit(f"column {min(apart)!r} is not in both the model and the table")
     return encoder
+
+
+def own_columns(session: Session, encoder: str, inputs: PositionedInput) -> dict[str, ColumnPlaces]:
+    """Where each of the party's columns stands in its ``inputs``; none where the job does not ask for them, or of images."""
+    wanted = session.job.evaluate.contributions and inputs.schema.image is None
+    return places_of_columns(Encoder.from_json(encoder)) if wanted else {}
 
 
 def go_on(learner: Learner, session: Session) -> None:
@@ -165,6 +174,22 @@ def label_meter(session: Session, data: TrainingData, labels: LabelColumn, train
                 kept = History(memory, f"{about} {subject}", truth.columns, session.attempt.job_id, names[peer])
                 told.setdefault((attacker, attack), []).append(kept)
     return LabelMeter(truth, peers, party=session.name, limit=protection.max_label_auc, histories=told)
+
+
+def row_column_meters(
+    session: Session, data: TrainingData, training: Positions, columns: Mapping[str, NDArray[np.float64] | None]
+) -> list[RowColumnMeter]:
+    """The active party's attacks on its weights and offsets of its own rows of ``training``, if its owner wants any on labels.
+
+    ``columns`` has name → float64[m], at each shared position; None: there is none. Costs as :func:`label_meter`.
+    """
+    there = {name: values for name, values in columns.items() if values is not None}
+    if not there or not session.policy.protection.labels:
+        return []
+    owned = np.flatnonzero(data.alignment.owned)
+    names = record_names(session.randomness, data.table.ids, data.alignment.rows, owned)
+    peers = list(session.data_peers)
+    return [RowColumnMeter(name, values, training, names, peers, party=session.name) for name, values in there.items()]
 
 
 def likeness(session: Session, training: Positions, repeat: int) -> Compared | None:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from vfl_node.crypto.randomness import Randomness
+from vfl_node.data.places import ColumnPlaces
+from vfl_node.models.inputs import ModelInput
 from vfl_node.privacy.integrity import MOST, Compared
 from vfl_node.session.session import Session
 from vfl_node.training import boosted_tree
@@ -17,16 +21,24 @@ from vfl_node.training.evaluation import Evaluation, Repeats, Values, assess, re
 from vfl_node.training.intervals import Output
 from vfl_node.training.network.alone import logits_alone, train_on_aligned_rows
 from vfl_node.training.network.half import Positions
+from vfl_node.training.network.positioned_input import PositionedInput
 from vfl_node.training.own_rows import OwnRows
 from vfl_node.training.schedule import cut
 from vfl_node.training.split.config import Train
-from vfl_node.training.split.contributions import MOST_ROWS, HeldOutInputs, drops
+from vfl_node.training.split.contributions import MOST_ROWS, HeldOutInputs, column_drops, draw_rows, drops
 from vfl_node.training.split.matched import matched_active
 from vfl_node.training.split.supervision import Supervision
 from vfl_node.training.trainer import TrainingData
 
-LogitsOf = Callable[[Positions, Sequence[Tensor]], Tensor]
-"""Logits by the own columns of the rows at shared positions, int64[B], and embeddings, float32[B, d] of each passive party."""
+
+class LogitsOf(Protocol):
+    """A model at rest."""
+
+    def __call__(self, positions: Positions, embeddings: Sequence[Tensor], own: ModelInput | None = None) -> Tensor:
+        """Logits by the own columns of the rows at shared positions, int64[B], and embeddings.
+
+        These are float32[B, d] of each passive party. If ``own`` is given, it stands for the own columns.
+        """
 
 
 class HeldOutRows:
@@ -118,6 +130,31 @@ class HeldOutRows:
             share=real_share(self._data.alignment),
         )
         return dataclasses.replace(evaluation, matched=both.values, matched_rows=both.rows)
+
+    def add_columns(
+        self,
+        evaluation: Evaluation,
+        inputs: HeldOutInputs,
+        rows: PositionedInput,
+        columns: Mapping[str, ColumnPlaces],
+        logits_of: LogitsOf,
+    ) -> Evaluation:
+        """``evaluation`` with what each of the ``columns`` of this party is worth; ``rows`` has them."""
+        supervision = self._supervision
+        if self._permuting is None or not columns:
+            return evaluation
+        randomness = self._permuting.derive("columns")
+        drawn = draw_rows(np.flatnonzero(supervision.owned[inputs.positions]), randomness.derive("rows"))
+        positions, embeddings = inputs.positions[drawn], [each[torch.from_numpy(drawn)] for each in inputs.embeddings]
+        offsets = None if supervision.offset_values is None else supervision.offset_values[positions]
+
+        def measure(own: ModelInput) -> Values:
+            scores = supervision.expectation(logits_of(positions, embeddings, own), positions)
+            output = supervision.task.output(scores, offsets)
+            return output.metrics(self._evaluate.metrics, supervision.labels[positions], self._evaluate.threshold)
+
+        found = column_drops(rows.take(positions), columns, measure, randomness) if len(drawn) else {}
+        return dataclasses.replace(evaluation, column_contributions=found)
 
     def _measure_alone(self, testing: Positions) -> tuple[Output | None, OwnRows]:
         """What a network of this party alone says of the rows measured on, None if it has no columns; and its rows."""

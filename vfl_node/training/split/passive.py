@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from vfl_node.crypto.randomness import Randomness
 from vfl_node.models import architecture_of
 from vfl_node.models.building import build_bottom
 from vfl_node.models.storage import add_prefix, take_part
@@ -37,7 +38,8 @@ from vfl_node.training.network.local import check_finite
 from vfl_node.training.network.recorder import StepRecorder
 from vfl_node.training.schedule import cut
 from vfl_node.training.split.config import Train
-from vfl_node.training.split.half import audit, decoder_audit, encode, go_on
+from vfl_node.training.split.contributions import ColumnMovements, draw_rows
+from vfl_node.training.split.half import audit, decoder_audit, encode, go_on, own_columns
 from vfl_node.training.split.matched import matched_passive
 from vfl_node.training.split.missing.features.contract import substitute
 from vfl_node.training.split.pretraining import PretrainingMeeting, make_pretraining, unshared_rows
@@ -55,7 +57,7 @@ class PassiveHalf:
         self._channel, self._pins, train = session.peer, session.attempt.pins, Train.section_of(session.job)
         SplitTableUse(train).check("passive", data.table)
         outside = unshared_rows(train, data.alignment, len(data.table))
-        self.encoder, self._inputs = encode(session, data, draws, training, outside)
+        self.encoder, self._inputs = encode(session, data, start.synthetic, training, outside)
         architecture = architecture_of(train.model, session.policy.models)
         self._bottom = build_bottom(architecture, train, self._inputs.schema, train.bottom)
         self.learner = learner(nn.ModuleDict({"bottom": self._bottom}), session, randomness, repeat)
@@ -86,7 +88,9 @@ class PassiveHalf:
         self.pretraining = make_pretraining(
             session, data.alignment, self._bottom, self._inputs, training, outside, meeting, randomness, repeat
         )
-        self.attachments: Sequence[Attachment] = attach(membership, decoders, recorder, projected, received, self.pretraining)
+        self.attachments: Sequence[Attachment] = attach(
+            membership, decoders, recorder, projected, received, self._movements(session, randomness), self.pretraining
+        )
         if (saved := start.saved) is not None:
             self.learner.restore(saved)
             for attachment in self.attachments:
@@ -94,6 +98,15 @@ class PassiveHalf:
             self.exit.restore(take_part("defences", saved))
             if self._substitute:
                 self._substitute.restore(take_part("substitute", saved))
+
+    def _movements(self, session: Session, randomness: Randomness) -> ColumnMovements | None:
+        """What each column does to the embeddings, if the job asks for contributions."""
+        columns, owned = own_columns(session, self.encoder, self._inputs), np.flatnonzero(self._alignment.owned)
+        if not columns or not len(owned):
+            return None
+        randomness = randomness.derive("movements")
+        rows = self._inputs.take(draw_rows(owned, randomness.derive("rows")))
+        return ColumnMovements(self._bottom, rows, columns, randomness)
 
     def expect(self, positions: Positions) -> None:
         """As :meth:`Half.expect`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean, stdev
 from typing import Literal
 
@@ -13,9 +13,10 @@ from vfl_node.configuration.renamed import LASTING_NAMES
 from vfl_node.job.parties import Parties
 from vfl_node.job.unaligned import Unaligned
 from vfl_node.privacy.defences.idle import effective, outgoing_direction
+from vfl_node.privacy.labels.words import WORDS
 from vfl_node.settings.defences import read_params
 from vfl_node.training.network.section import EarlyStopping
-from vfl_node.training.section import Attacks, Count, MetricValues, Section, TrainerSection
+from vfl_node.training.section import Attacks, Count, MetricValues, Section, Share, TrainerSection
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.missing.section import Missing
 from vfl_node.training.words import (
@@ -36,6 +37,14 @@ CALIBRATIONS = {
     "test": "of the probabilities, after training",
 }
 """Strategy of the job → what it does, in words."""
+
+
+RowAttacks = dict[str, Share | None]
+"""Attack → its largest figure; null where it is not defined."""
+
+
+SHOWN = 10
+"""Single columns on the page, those of the largest figures; the report for programs has all."""
 
 
 class Strategies(Section):
@@ -187,8 +196,26 @@ class SplitSection(TrainerSection):
         description="party → metric → how much worse it is with the party's part of the held-out rows permuted, first repeat; "
         "null without evaluate.contributions, and at passive parties",
     )
+    column_contributions: Contributions | None = Field(
+        default=None,
+        description="the active party's own column → metric → the same with this column alone permuted, on 2,048 held-out rows "
+        "of its own, drawn with replacement; null likewise, and of images",
+    )
+    column_movements: dict[str, float] | None = Field(
+        default=None,
+        description="a passive party's own column → how far embeddings move if its cells belong to other rows, as a share of "
+        "how far they lie from their mean. Movement, not importance. null without evaluate.contributions, and of images",
+    )
     unaligned: UnalignedRows | None = Field(
         default=None, description="null without a method in train.unaligned, and at passive parties"
+    )
+    row_weight_audit: RowAttacks | None = Field(
+        default=None,
+        description="the largest figure of each attack on weights of rows (data.weight), in all repeats: of two rows that "
+        "differ how often the larger one is told, folded; empty where nothing is judged, null without weights or audit.labels",
+    )
+    row_offset_audit: RowAttacks | None = Field(
+        default=None, description="the same of offsets and exposures of rows (data.offset, data.exposure)"
     )
 
     @property
@@ -202,7 +229,7 @@ class SplitSection(TrainerSection):
         repeats = f" × {run.repeats} repeats" if run.repeats > 1 else ""
         return TrainingWords(
             figures=(Figure(run.epochs, several(run.epochs, run.train.traits.unit) + repeats), Figure(run.steps, "batches")),
-            remarks=self._defence_remarks(run),
+            remarks=(*self._defence_remarks(run), *self._row_column_remarks(run), *self._movement_remarks(run)),
             columns=(self.matched_metrics.column(run),) if self.matched_metrics else (),
             terms=(
                 *self.strategies.terms(run.train.missing),
@@ -216,16 +243,19 @@ class SplitSection(TrainerSection):
     def _metrics_by_party(self, run: ReportedTraining) -> MetricsByParty | None:
         if self.contributions is None:
             return None
-        drops = {
-            party: {name: None if drop is None else (drop.mean, drop.sd) for name, drop in by_metric.items()}
-            for party, by_metric in self.contributions.items()
-        }
+        drops = {party: _plain(by_metric) for party, by_metric in self.contributions.items()}
+        single = ""
+        if self.column_contributions:
+            first = next(iter(next(iter(self.column_contributions.values()))))
+            best = sorted(self.column_contributions.items(), key=lambda column: -_mean(column[1][first]))[:SHOWN]
+            drops |= {f"{run.party}: {name}": _plain(by_metric) for name, by_metric in best}
+            single = f" Below are single columns of {run.party}, those that help most."
         return MetricsByParty(
             "Which party's columns help",
             drops,
             "How much worse the federated model is on the held-out rows if the columns of one party belong to other rows. "
             "Above 0 they help; ± is the standard deviation over random permutations. Where columns of two parties say the "
-            f"same, both figures are small.{' First repeat.' if run.repeats > 1 else ''}",
+            f"same, both figures are small.{single}{' First repeat.' if run.repeats > 1 else ''}",
         )
 
     def _defence_remarks(self, run: ReportedTraining) -> tuple[str, ...]:
@@ -243,6 +273,30 @@ class SplitSection(TrainerSection):
             took = f" To move the bottom took {self.defence_seconds_share:.0%} of the time of training."
         return (f"{run.party} changed what it sent by {', then '.join(each)}, without telling {run.peer}.{took}",)
 
+    def _row_column_remarks(self, run: ReportedTraining) -> Iterator[str]:
+        """What attacks on weights and offsets of rows found."""
+        for what, audit in (("weights", self.row_weight_audit), ("offsets", self.row_offset_audit)):
+            known = {name: value for name, value in (audit or {}).items() if value is not None}
+            if known:
+                name = max(known, key=known.__getitem__)
+                yield (
+                    f"{run.party} attacked its own {what} of rows with what {run.peer} got. Of two rows that differ the "
+                    f"attack “{WORDS[name][0]}” tells the larger one {known[name]:.0%} of the time; guessing does it half "
+                    "of the time."
+                )
+            elif audit is not None:
+                yield f"No attack judged the {what} of {run.party}'s rows: too few of them were trained on."
+
+    def _movement_remarks(self, run: ReportedTraining) -> Iterator[str]:
+        """Which of a passive party's columns move its embeddings most."""
+        if self.column_movements:
+            most = sorted(self.column_movements.items(), key=lambda column: -column[1])[:SHOWN]
+            each = ", ".join(f"{name} {moved:.2f}" for name, moved in most)
+            yield (
+                f"How far {run.party}'s embeddings move if the cells of one column belong to other rows, as a share of how far "
+                f"they lie from their mean: {each}. This is movement, not importance: only {run.active} can say what helps."
+            )
+
     def _describe_attacked(self, role: str) -> Attacked:
         if role == "active":
             return Attacked("gradients", "a gradient for every row, also where the label is made up")
@@ -253,6 +307,15 @@ class SplitSection(TrainerSection):
             self.held_out.attacks if self.held_out else {},
             self.held_out.judged if self.held_out else {},
         )
+
+
+def _plain(by_metric: Mapping[str, Drop | None]) -> dict[str, tuple[float, float] | None]:
+    """Mean and deviation of each metric's drop."""
+    return {name: None if drop is None else (drop.mean, drop.sd) for name, drop in by_metric.items()}
+
+
+def _mean(drop: Drop | None) -> float:
+    return drop.mean if drop else float("-inf")
 
 
 def _value(value: JsonValue) -> str:

@@ -24,7 +24,7 @@ from vfl_node.errors import DataError
 from vfl_node.models.classifier import Classifier
 from vfl_node.models.storage import add_prefix, take_part
 from vfl_node.session.session import Session
-from vfl_node.training.network.half import Positions
+from vfl_node.training.network.half import Positions, RepeatStart
 from vfl_node.training.network.positioned_input import PositionedInput
 from vfl_node.training.row_weights import drawn_rows, shared_weights
 from vfl_node.training.split.base_rates import base_rates, model_alone
@@ -41,15 +41,15 @@ class Supervision:
     Args:
         session: the active party's.
         data: what it trains on.
-        draws: its own; synthetic labels come from it.
+        start: of the repeat, of which this uses the draws and the positions set apart for validation.
         training: shared positions trained on.
-        validation: those set apart for validation.
 
     Attributes:
         labels: at each shared position, [m], as the table has them; 0 where there is none.
         owned: bool[m], which shared rows this party owns.
         labelled: those of ``training`` among them.
         table: the party's, with answers in place of labels where a defence answers for them.
+        weight_values: float64[m], the weight at each shared position, scaled; None: all rows count alike.
         offset_values: float64[m], the offset at each shared position, as the table has it; None: there are none.
         task: what the network learns, of answers where a defence randomises labels.
         own_task: the task of the labels themselves.
@@ -61,16 +61,15 @@ class Supervision:
         DataError: no label column (``E_NO_LABEL``), or no label to learn from or to validate on (``E_EMPTY``).
     """
 
-    def __init__(
-        self, session: Session, data: TrainingData, draws: Randomness, training: Positions, validation: Positions
-    ) -> None:
+    def __init__(self, session: Session, data: TrainingData, start: RepeatStart, training: Positions) -> None:
+        validation, lasting = start.validation, start.synthetic
         learnt = replace_labels(session, data)  # whatever a peer gets may depend on its labels, and not on those of ``data``
         self.labels, self._answers, self.table = _labels(data), _labels(learnt), learnt.table
         self.owned = data.alignment.owned
         self._training, self._validation = training, validation
         self.labelled = _select_labelled(self.owned, training, validation)
         offsets = data.table.offsets
-        self.offset_values = None if offsets is None else offsets[drawn_rows(data.alignment, draws.derive("offsets"))]
+        self.offset_values = None if offsets is None else offsets[drawn_rows(data.alignment, lasting.derive("offsets"))]
         of_labelled = None if self.offset_values is None else self.offset_values[self.labelled]
         self.task = learnt_task(session, self._answers[self.labelled], of_labelled)
         self.own_task = own_task(session, self.task, self.labels[self.labelled])
@@ -79,17 +78,19 @@ class Supervision:
         missing = Train.section_of(session.job).missing
         self._synthetic: Labels | None = None
         if data.alignment.missing:  # from all labels, not those trained on: a label must not change between repeats
-            known = self.task.build_known(self._answers[self.owned], len(self.owned), draws.derive("labels"))
-            self._synthetic = build(missing.label_strategy, known)
+            strategy = missing.label_strategy
+            drawn_from = (lasting if strategy.fixed else start.draws).derive("labels")
+            known = self.task.build_known(self._answers[self.owned], len(self.owned), drawn_from)
+            self._synthetic = build(strategy, known)
         mix, rate = None, self._synthetic.rate if self._synthetic else 0.0
         if missing.calibration != "none":
             mix = Composition.from_view(data.alignment, missing.shares, missing.calibration_for)
         self.calibration = self.task.calibration(missing.calibration, mix, rate)
         self._base_rate = torch.full((len(self.owned),), self.task.rate, device=session.machine.device)
         table_weights = data.table.weights
-        self._weights: NDArray[np.float64] | None = None
+        self.weight_values: NDArray[np.float64] | None = None
         if table_weights is not None:
-            self._weights = shared_weights(table_weights, data.alignment, self.labelled, draws.derive("weights"))
+            self.weight_values = shared_weights(table_weights, data.alignment, self.labelled, lasting.derive("weights"))
         self._offsets: Tensor | None = None
         if self.offset_values is not None:
             self._offset_columns = data.table.offset_columns
@@ -163,8 +164,8 @@ class Supervision:
 
     def loss(self, logits: Tensor, targets: Tensor, positions: Positions) -> Tensor:
         """The mean loss of a batch, a scalar with a graph."""
-        if self._weights is not None:  # with calibration "none" alone, whose losses are those of the task
-            weights = torch.from_numpy(self._weights[positions]).float().to(logits.device)
+        if self.weight_values is not None:  # with calibration "none" alone, whose losses are those of the task
+            weights = torch.from_numpy(self.weight_values[positions]).float().to(logits.device)
             return (self.task.losses(logits, targets) * weights).mean()
         return self.calibration.loss(logits, targets, self.base_rate(positions))
 
@@ -178,13 +179,15 @@ class Supervision:
 
     def mean_loss(self, positions: Positions, scores: NDArray[np.float64]) -> float | None:
         """How far ``scores`` of own rows are from what was to be learnt."""
-        weights = None if self._weights is None else self._weights[positions]
+        weights = None if self.weight_values is None else self.weight_values[positions]
         return self.task.mean_loss(self._answers[positions], scores, weights)
 
     @property
     def largest_weight(self) -> float:
         """The most that a row counts in the loss, by its class and by itself."""
-        return self.task.largest_weight * (1.0 if self._weights is None else float(self._weights[self._training].max()))
+        return self.task.largest_weight * (
+            1.0 if self.weight_values is None else float(self.weight_values[self._training].max())
+        )
 
     def tensors(self) -> dict[str, Tensor]:
         """What a checkpoint must hold."""

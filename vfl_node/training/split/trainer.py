@@ -226,7 +226,11 @@ def _result(session: Session, data: TrainingData, journal: Journal, first: Evalu
             label_privacy=_label_privacy(session, data, epochs),
             defence_seconds_share=journal.share_of_defences,
             contributions=contributions_of(first.contributions) if first else None,
+            column_contributions=contributions_of(first.column_contributions) if first else None,
+            column_movements=found.get("movements"),
             unaligned=_unaligned_rows(session, journal),
+            row_weight_audit=found.get("row_weight"),
+            row_offset_audit=found.get("row_offset"),
         ),
         warnings=(
             *unaudited(session.policy.protection),
@@ -338,6 +342,7 @@ def _disclosures(session: Session, data: TrainingData, journal: Journal, epochs:
             answer_epsilons(receiver) if sender == session.name else None,
             noised.get(receiver) if sender == session.name else None,
             sender == session.name and data.table.weights is not None,
+            sender == session.name and data.table.offsets is not None,
         )
 
     def party_disclosures(name: str) -> tuple[Disclosure, ...]:

@@ -41,12 +41,15 @@ class LabelStrategy(Strategy):
             :class:`~vfl_node.training.split.missing.labels.contract.Known`; gives
             :class:`~vfl_node.training.split.missing.labels.contract.Labels`.
         redrawn: whether another training over the same records draws other labels.
+        fixed: whether a label follows from its position, the real labels and randomness alone. Only then may another training
+            over the same alignment have the same randomness.
         tasks: what it can make up: classes, or numbers.
         exported: whether a half that is calibrated for its labels can be written to a file.
     """
 
     implementation: ClassVar[str]
     redrawn: ClassVar[bool] = True
+    fixed: ClassVar[bool] = False
     tasks: ClassVar[tuple[Task, ...]] = ("classification",)
     exported: ClassVar[bool] = True
 

@@ -24,11 +24,15 @@ from vfl_node.training.split.config import Train
 from vfl_node.training.split.tasks import SplitTask, stored_task
 from vfl_node.training.targets import TargetScale
 
-VERSION = 3
+VERSION = 4
 """Version of the form of :attr:`SplitModel.state`. Version 1 does not state the version of the architecture, which was 1;
-up to version 2 no epoch was chosen by validation."""
+up to version 2 no epoch was chosen by validation; up to version 3 no synthetic rows were those of another training."""
 
-STEPS: Steps = {1: lambda document: {**document, "model_version": 1}, 2: lambda document: document}
+STEPS: Steps = {
+    1: lambda document: {**document, "model_version": 1},
+    2: lambda document: document,
+    3: lambda document: document,
+}
 
 _WHAT, _HINT = "what a training stored for predictions", "restore it from a backup, or train again"
 
@@ -81,8 +85,13 @@ class SplitModel:
 
     @property
     def draws(self) -> bytes:
-        """32 secret bytes: the seed of the synthetic columns of rows that the party does not own."""
+        """32 secret bytes: the seed of all else that is drawn."""
         return bytes.fromhex(self._stored.draws)
+
+    @property
+    def synthetic(self) -> bytes:
+        """32 secret bytes: the seed of the synthetic columns of rows that the party does not own."""
+        return bytes.fromhex(self._stored.synthetic or self._stored.draws)
 
     @property
     def batches(self) -> bytes:
@@ -126,6 +135,7 @@ class _StoredModel(BaseModel, extra="forbid", frozen=True):
 
     model_version: int
     draws: _Seed
+    synthetic: _Seed | None = None
     batches: _Seed
     calibration: str | None = None
     positive_rate: float | None = None

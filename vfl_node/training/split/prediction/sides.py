@@ -56,9 +56,9 @@ class SplitSide(ServiceSide):
         super().__init__(model.terms, alignment, table)
         self.model, self.device, self.table_name = model, device, model.table
         self.encoder = Encoder.from_json(model.encoder)
-        self.draws = Randomness(model.draws)
+        self.draws, self.synthetic = Randomness(model.draws), Randomness(model.synthetic)
         train = model.train
-        features, source = fill_in(alignment, table, self.encoder, train.missing, self.draws, train.scaling)
+        features, source = fill_in(alignment, table, self.encoder, train.missing, self.synthetic, train.scaling)
         self.architecture = model.architecture
         self.inputs = self._place_rows(features, source)
 
@@ -219,7 +219,7 @@ class Scorer(SplitSide, ScoringSide):
                     code="E_COLUMN",
                     hint="name that column in data.offset or data.exposure, as in training",
                 )
-            rows = drawn_rows(alignment, self.draws.derive("offsets"))
+            rows = drawn_rows(alignment, self.synthetic.derive("offsets"))
             self._offsets = self._task.offsets(table.offsets[rows]).to(device)
         self._calibration = Calibration.from_json(calibration, self._task.calibration)
         shifted = train.missing.calibration != "none" and not self.inputs.schema.empty

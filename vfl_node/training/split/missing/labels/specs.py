@@ -97,6 +97,7 @@ class RandomPos(LabelStrategy):
     """A class as frequent as it is among the real labels."""
 
     implementation: ClassVar[str] = "vfl_node.training.split.missing.labels.made_up:random_pos"
+    fixed: ClassVar[bool] = True
 
     @override
     def words(self) -> str:
@@ -129,6 +130,7 @@ class SampledLabels(LabelStrategy):
     """A target drawn from the distribution of the real ones."""
 
     implementation: ClassVar[str] = "vfl_node.training.split.missing.labels.made_up:sampled"
+    fixed: ClassVar[bool] = True
     tasks: ClassVar[tuple[Task, ...]] = ("regression", "poisson")
 
     @override

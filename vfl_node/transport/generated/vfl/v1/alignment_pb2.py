@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16vfl/v1/alignment.proto\x12\x06vfl.v1\"5\n\nRemembered\x12\x0c\n\x04mark\x18\x01 \x01(\x0c\x12\x13\n\x0bmin_overlap\x18\x03 \x01(\x04J\x04\x08\x02\x10\x03\":\n\x07SetSize\x12\r\n\x05\x63ount\x18\x01 \x01(\x04\x12\x1a\n\x04held\x18\x03 \x03(\x0b\x32\x0c.vfl.v1.HeldJ\x04\x08\x02\x10\x03\"\x18\n\x06Reused\x12\x0e\n\x06sha256\x18\x01 \x01(\x0c\".\n\nOtherMarks\x12 \n\x05marks\x18\x01 \x03(\x0b\x32\x11.vfl.v1.OtherMark\".\n\tOtherMark\x12\x0c\n\x04mark\x18\x01 \x01(\x0c\x12\x13\n\x0bmin_overlap\x18\x02 \x01(\x04\"\x1c\n\nOtherSizes\x12\x0e\n\x06\x63ounts\x18\x01 \x03(\x04\"\"\n\x04Held\x12\x0c\n\x04list\x18\x01 \x01(\t\x12\x0c\n\x04rows\x18\x02 \x01(\x04\"=\n\x0bObfuscation\x12\r\n\x05\x61gain\x18\x01 \x01(\x08\x12\x11\n\tsame_size\x18\x02 \x01(\x08\x12\x0c\n\x04\x64raw\x18\x03 \x01(\r\"N\n\x0bTagsOffered\x12\r\n\x05\x65poch\x18\x01 \x01(\r\x12\x0c\n\x04name\x18\x02 \x01(\x0c\x12\x12\n\nrest_bytes\x18\x03 \x01(\r\x12\x0e\n\x06sha256\x18\x04 \x01(\x0c\"\x1c\n\nTagsWanted\x12\x0e\n\x06\x63\x61\x63hed\x18\x01 \x01(\x08\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16vfl/v1/alignment.proto\x12\x06vfl.v1\"5\n\nRemembered\x12\x0c\n\x04mark\x18\x01 \x01(\x0c\x12\x13\n\x0bmin_overlap\x18\x03 \x01(\x04J\x04\x08\x02\x10\x03\":\n\x07SetSize\x12\r\n\x05\x63ount\x18\x01 \x01(\x04\x12\x1a\n\x04held\x18\x03 \x03(\x0b\x32\x0c.vfl.v1.HeldJ\x04\x08\x02\x10\x03\" \n\x0eKeptAlignments\x12\x0e\n\x06sha256\x18\x01 \x03(\x0c\"\x18\n\x06Reused\x12\x0e\n\x06sha256\x18\x01 \x01(\x0c\".\n\nOtherMarks\x12 \n\x05marks\x18\x01 \x03(\x0b\x32\x11.vfl.v1.OtherMark\".\n\tOtherMark\x12\x0c\n\x04mark\x18\x01 \x01(\x0c\x12\x13\n\x0bmin_overlap\x18\x02 \x01(\x04\"\x1c\n\nOtherSizes\x12\x0e\n\x06\x63ounts\x18\x01 \x03(\x04\"\"\n\x04Held\x12\x0c\n\x04list\x18\x01 \x01(\t\x12\x0c\n\x04rows\x18\x02 \x01(\x04\"=\n\x0bObfuscation\x12\r\n\x05\x61gain\x18\x01 \x01(\x08\x12\x11\n\tsame_size\x18\x02 \x01(\x08\x12\x0c\n\x04\x64raw\x18\x03 \x01(\r\"N\n\x0bTagsOffered\x12\r\n\x05\x65poch\x18\x01 \x01(\r\x12\x0c\n\x04name\x18\x02 \x01(\x0c\x12\x12\n\nrest_bytes\x18\x03 \x01(\r\x12\x0e\n\x06sha256\x18\x04 \x01(\x0c\":\n\nTagsWanted\x12\x0e\n\x06\x63\x61\x63hed\x18\x01 \x01(\x08\x12\x0c\n\x04held\x18\x02 \x01(\r\x12\x0e\n\x06sha256\x18\x03 \x01(\x0c\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,20 +35,22 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_REMEMBERED']._serialized_end=87
   _globals['_SETSIZE']._serialized_start=89
   _globals['_SETSIZE']._serialized_end=147
-  _globals['_REUSED']._serialized_start=149
-  _globals['_REUSED']._serialized_end=173
-  _globals['_OTHERMARKS']._serialized_start=175
-  _globals['_OTHERMARKS']._serialized_end=221
-  _globals['_OTHERMARK']._serialized_start=223
-  _globals['_OTHERMARK']._serialized_end=269
-  _globals['_OTHERSIZES']._serialized_start=271
-  _globals['_OTHERSIZES']._serialized_end=299
-  _globals['_HELD']._serialized_start=301
-  _globals['_HELD']._serialized_end=335
-  _globals['_OBFUSCATION']._serialized_start=337
-  _globals['_OBFUSCATION']._serialized_end=398
-  _globals['_TAGSOFFERED']._serialized_start=400
-  _globals['_TAGSOFFERED']._serialized_end=478
-  _globals['_TAGSWANTED']._serialized_start=480
-  _globals['_TAGSWANTED']._serialized_end=508
+  _globals['_KEPTALIGNMENTS']._serialized_start=149
+  _globals['_KEPTALIGNMENTS']._serialized_end=181
+  _globals['_REUSED']._serialized_start=183
+  _globals['_REUSED']._serialized_end=207
+  _globals['_OTHERMARKS']._serialized_start=209
+  _globals['_OTHERMARKS']._serialized_end=255
+  _globals['_OTHERMARK']._serialized_start=257
+  _globals['_OTHERMARK']._serialized_end=303
+  _globals['_OTHERSIZES']._serialized_start=305
+  _globals['_OTHERSIZES']._serialized_end=333
+  _globals['_HELD']._serialized_start=335
+  _globals['_HELD']._serialized_end=369
+  _globals['_OBFUSCATION']._serialized_start=371
+  _globals['_OBFUSCATION']._serialized_end=432
+  _globals['_TAGSOFFERED']._serialized_start=434
+  _globals['_TAGSOFFERED']._serialized_end=512
+  _globals['_TAGSWANTED']._serialized_start=514
+  _globals['_TAGSWANTED']._serialized_end=572
 # @@protoc_insertion_point(module_scope)

@@ -22,6 +22,12 @@ class SetSize(_message.Message):
     held: _containers.RepeatedCompositeFieldContainer[Held]
     def __init__(self, count: _Optional[int] = ..., held: _Optional[_Iterable[_Union[Held, _Mapping]]] = ...) -> None: ...
 
+class KeptAlignments(_message.Message):
+    __slots__ = ("sha256",)
+    SHA256_FIELD_NUMBER: _ClassVar[int]
+    sha256: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, sha256: _Optional[_Iterable[bytes]] = ...) -> None: ...
+
 class Reused(_message.Message):
     __slots__ = ("sha256",)
     SHA256_FIELD_NUMBER: _ClassVar[int]
@@ -79,7 +85,11 @@ class TagsOffered(_message.Message):
     def __init__(self, epoch: _Optional[int] = ..., name: _Optional[bytes] = ..., rest_bytes: _Optional[int] = ..., sha256: _Optional[bytes] = ...) -> None: ...
 
 class TagsWanted(_message.Message):
-    __slots__ = ("cached",)
+    __slots__ = ("cached", "held", "sha256")
     CACHED_FIELD_NUMBER: _ClassVar[int]
+    HELD_FIELD_NUMBER: _ClassVar[int]
+    SHA256_FIELD_NUMBER: _ClassVar[int]
     cached: bool
-    def __init__(self, cached: bool = ...) -> None: ...
+    held: int
+    sha256: bytes
+    def __init__(self, cached: bool = ..., held: _Optional[int] = ..., sha256: _Optional[bytes] = ...) -> None: ...
