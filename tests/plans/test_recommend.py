@@ -108,7 +108,9 @@ def test_what_is_recommended() -> None:
 def test_few_shared_records_are_not_trained_on_with_noise_if_there_is_another_way() -> None:
     few = Answers(1000, (1000,), "binary", "both", third_party=True)
     assert recommend(few).fitting[0].combination.name == "logistic over psi"
-    (proposal,) = recommend(replace(few, may_learn_shared="none")).fitting
+    proposal, trees = recommend(replace(few, may_learn_shared="none")).fitting
+    assert trees.combination.name == "trees over psu"
+    assert "nothing bounds" in trees.warnings[0]
     assert "about 200 records are shared: below about 2,000" in proposal.warnings[0]
     assert not recommend(replace(few, active=10**6, passive=(10**6,), may_learn_shared="none")).fitting[0].warnings
 

@@ -59,9 +59,16 @@ class Case:
     def enough_shared(self) -> int:
         """From how many shared records on noise takes little; 0 where there is none."""
         train, spec = self.job.train, self.combination.spec
-        if train is None or not train.opens(self.job.evaluate, self.answers.shared).mu:
+        opens = train and train.opens(self.job.evaluate, self.answers.shared)
+        if not opens or not opens.mu or opens.unbounded:
             return 0
         return ENOUGH_SHARED if spec.every_row_is_shared else ENOUGH_SHARED_HIDDEN
+
+    @property
+    def unbounded(self) -> str:
+        """What kind of model it opens without a bound, as policies name it; empty: none."""
+        train = self.job.train
+        return train.opens(self.job.evaluate, self.answers.shared).unbounded if train else ""
 
     @property
     def has_few(self) -> bool:
@@ -79,6 +86,7 @@ CRITERIA: tuple[tuple[Callable[[Case], int], str], ...] = (
     (lambda case: case.off_by_default, "Owners must first name its protocol in their policies."),
     (lambda case: case.learners, "It also tells which records are shared, and not only how many."),
     (lambda case: case.combination.makes_up_rows, "It makes up rows for records that a party lacks, which costs accuracy."),
+    (lambda case: bool(case.unbounded), "Nothing bounds what its opened model tells of single records."),
     (lambda case: case.has_few, "It adds noise, and so few shared records leave little of the model beside it."),
     (lambda case: case.onlookers, "A party learns something of another one's columns."),
     (lambda case: case.surplus, "It trains over more rows than are shared, which costs more."),
@@ -105,6 +113,8 @@ def warn(case: Case) -> Iterator[str]:
     if case.combination.makes_up_rows:
         classes = "rows are made up for records that a party lacks; the model is less good than over shared records alone"
         yield REGRESSION_LOSS if case.answers.aim == "regression" else classes
+    if kind := case.unbounded:
+        yield f"nothing bounds what its opened model tells of single records: each owner must allow it (unbounded_models: {kind})"
     if case.has_few:
         yield (
             f"about {case.answers.shared:,} records are shared: below about {case.enough_shared:,} the active party's own "
