@@ -34,7 +34,7 @@ class Hidden(SharesConfig):
         serving="vfl_node.training.hidden.predictor:HiddenPredictor",
         joined="vfl_node.training.hidden.predictor:predict",
         reveals="vfl_node.training.hidden.reveals:declare",
-        serving_reveals="vfl_node.training.hidden.reveals:declare_served",
+        serving_reveals="vfl_node.training.shares.reveals:declare_served",
     )
     traits: ClassVar[Traits] = Traits(
         tasks=("classification", "regression"),

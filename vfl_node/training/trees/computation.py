@@ -140,7 +140,7 @@ async def compute(
     ]
     both, counted = await _multiply_bits(machine, training, own)
     targets = own.targets if own else np.zeros(plan.rows, np.uint64)
-    scores = Shared(start.scores if start else _first_scores(plan.rows, own), SCORE_FRACTION)
+    scores = Shared(start.scores if start else first_scores(plan.rows, own), SCORE_FRACTION)
     trees = list(start.trees if start else ())
     for number in range(first, plan.trees):
         machine.begin(f"tree {number}")
@@ -159,7 +159,7 @@ async def compute(
     return TreesOutcome(Grown(scores.part, tuple(trees)), splits, leaves, tuple(tallies))
 
 
-def _first_scores(rows: int, own: TreesOwn | None) -> Ring:
+def first_scores(rows: int, own: TreesOwn | None) -> Ring:
     """What rows begin with, in the active party's share alone."""
     begin = round((own.begin if own else 0.0) * 2**SCORE_FRACTION) % (1 << PLACE_BITS)
     return np.full(rows, begin, np.uint64)

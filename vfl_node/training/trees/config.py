@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 from pydantic import Field, model_validator
 from typing_extensions import override
 
-from vfl_node.job.training import ALWAYS, TrainerParts, TrainingJob, Traits
+from vfl_node.job.training import ALWAYS, TrainerParts, Traits
 from vfl_node.settings.limits import UnboundedModel
 from vfl_node.training.shares.config import SharesConfig
 
@@ -25,7 +25,10 @@ class Trees(SharesConfig):
         report_section="vfl_node.training.trees.section:TreesSection",
         plan="vfl_node.training.trees.costs:TreesTrainingPlan",
         table="vfl_node.training.trees.table_use:TreesTableUse",
+        serving="vfl_node.training.trees.predictor:TreesPredictor",
+        joined="vfl_node.training.trees.predictor:predict",
         reveals="vfl_node.training.trees.reveals:declare",
+        serving_reveals="vfl_node.training.shares.reveals:declare_served",
     )
     traits: ClassVar[Traits] = Traits(
         tasks=("classification", "regression"),
@@ -35,6 +38,8 @@ class Trees(SharesConfig):
         on_device=False,
         unmetered="nothing of a row is sent in the open; what is opened at the end stands in the ledger",
         opens_rows=False,
+        serves_unshared=False,
+        serves_coordinated=True,
     )
     title: ClassVar[str] = "trees"
 
@@ -85,7 +90,3 @@ class Trees(SharesConfig):
         if self.target_range is not None and (self.task != "regression" or not self.target_range[0] < self.target_range[1]):
             raise ValueError("target_range is for task: regression: two numbers, [low, high], the second one larger")
         return self
-
-    def check(self, job: TrainingJob) -> None:
-        """As the base, and nothing is served."""
-        super().check(job)

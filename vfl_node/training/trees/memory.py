@@ -20,6 +20,9 @@ BLOCK_BYTES = 256 << 20
 NODE_NUMBERS = 10
 """Numbers of a row and a node of the last level: z and x with masks and their products, and what is put together."""
 
+FOLLOWED = 1 << 22
+"""Rows times nodes that are followed at a time in predictions."""
+
 MASKS_BYTES = 2 * (1 << 26)
 """Masks of cells that a dealer keeps for each party."""
 
@@ -46,3 +49,14 @@ def dealer_bytes(train: Trees, rows: int, of_all: Sequence[int]) -> int:
     """Memory of the coordinator, which deals to each party by itself."""
     nodes, parties = 1 << (train.depth - 1), len(of_all)
     return parties * (int(rows * 8 * (NODE_NUMBERS + parties) * nodes) + BLOCK_BYTES + MASKS_BYTES)
+
+
+def trees_at_once(train: Trees, rows: int) -> int:
+    """How many trees are followed at a time in a batch of predictions, so that memory is bounded."""
+    return max(1, FOLLOWED // (rows << train.depth))
+
+
+def answer_bytes(train: Trees, rows: int, of_all: Sequence[int]) -> int:
+    """Memory of whoever has a part in a batch of predictions of so many ``rows``."""
+    followed = min(train.trees, trees_at_once(train, rows)) * (rows << train.depth)
+    return int(rows * 12 * CELL_BYTES * sum(of_all)) + 8 * NODE_NUMBERS * followed + (train.trees * sum(of_all) << train.depth)

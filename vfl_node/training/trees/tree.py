@@ -195,6 +195,39 @@ def _interleave(left: Ring, right: Ring) -> Ring:
     return np.stack([left, right], axis=1).reshape(-1, left.shape[1])
 
 
+async def follow_trees(machine: ShareMachine, cells: Sequence[MaskedCells], trees: Sequence[Tree]) -> Shared:
+    """The sum of the leaves in which rows end, [n] modulo 2^:data:`PLACE_BITS`; all trees at a time."""
+    rows, width = cells[0].rows, sum(each.width for each in cells)
+    places = [_everywhere(rows)] * len(trees)
+    for level in range(len(trees[0].chosen)):
+        count = 1 << level
+        flags = [unpack_bits(tree.chosen[level].part, (count, width)) for tree in trees]
+        ways = [Bits(np.zeros(words_of(count * rows), np.uint64)) for _ in trees]
+        first = 0
+        for each in cells:
+            own = [Bits(pack_bits(flag[:, first : first + each.width])) for flag in flags]
+            picked = await machine.run(*(pick_cells(each, selected, count) for selected in own))
+            ways = [one ^ more for one, more in zip(ways, picked, strict=True)]
+            first += each.width
+        if level:
+            shown = await machine.run(*map(show_bits, ways))
+            ways = await machine.run(*map(_select_ways, shown, places))
+        if level + 1 < len(trees[0].chosen):
+            shown = await machine.run(*map(show_bits, ways))
+            kept = await machine.run(*(_keep_left(*pair, PLACE_BITS) for pair in zip(shown, places, strict=True)))
+            left = await machine.run(*(mask_value(each, PLACE_BITS) for each in kept))
+            places = [_weave(one, z - one) for one, z in zip(left, places, strict=True)]
+    total = Shared(np.zeros(rows, np.uint64), SCORE_FRACTION)
+    tables = await machine.run(*(mask_value(_leaf_table(tree.leaves)) for tree in trees))
+    found = await machine.run(*map(product, tables, places))
+    changes = await machine.run(*(mask_value(each[1:], PLACE_BITS) for each in found))
+    shown = await machine.run(*map(show_bits, ways))
+    moved = await machine.run(*(_keep_left(*pair, PLACE_BITS) for pair in zip(shown, changes, strict=True)))
+    for one, other in zip(found, moved, strict=True):
+        total = total + one[0] + other[0]
+    return total
+
+
 async def add_leaves(machine: ShareMachine, z: Opened, ways: Bits, leaves: Shared) -> Shared:
     """The value of each row's leaf, [n] modulo 2^:data:`PLACE_BITS`.
 
@@ -204,10 +237,14 @@ async def add_leaves(machine: ShareMachine, z: Opened, ways: Bits, leaves: Share
         ways: bits [n] of the rows that go left there.
         leaves: [2·K].
     """
-    pairs = Shared(leaves.part.reshape(-1, 2), leaves.fraction)
-    table = Shared(np.stack([pairs.part[:, 1], pairs.part[:, 0] - pairs.part[:, 1]]), leaves.fraction)
-    (opened,) = await machine.run(mask_value(table))
+    (opened,) = await machine.run(mask_value(_leaf_table(leaves)))
     (found,) = await machine.run(product(opened, z))
     change, shown = await machine.run(mask_value(found[1:], PLACE_BITS), show_bits(ways))
     (moved,) = await machine.run(_keep_left(shown, change, PLACE_BITS))
     return found[0] + moved[0]
+
+
+def _leaf_table(leaves: Shared) -> Shared:
+    """Of the leaves [2·K] of the last nodes those at the right, and how much the left ones are above them, [2, K]."""
+    pairs = leaves.part.reshape(-1, 2)
+    return Shared(np.stack([pairs[:, 1], pairs[:, 0] - pairs[:, 1]]), leaves.fraction)
