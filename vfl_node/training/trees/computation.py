@@ -36,7 +36,7 @@ from vfl_node.training.shares.metric_noise import MetricNoise
 from vfl_node.training.trees.candidates import Candidates
 from vfl_node.training.trees.gradients import find_pairs
 from vfl_node.training.trees.plan import SCORE_FRACTION, TreesPlan
-from vfl_node.training.trees.tree import PLACE_BITS, Tree, grow_tree
+from vfl_node.training.trees.tree import PLACE_BITS, Tree, blank_tree, grow_tree
 
 Positions = NDArray[np.int64]
 
@@ -141,7 +141,7 @@ async def compute(
     both, counted = await _multiply_bits(machine, training, own)
     targets = own.targets if own else np.zeros(plan.rows, np.uint64)
     scores = Shared(start.scores if start else first_scores(plan.rows, own), SCORE_FRACTION)
-    trees = list(start.trees if start else ())
+    trees = [*(start.trees if start else [blank_tree(plan)] * first)]  # of those before the dealer knows the shapes alone
     for number in range(first, plan.trees):
         machine.begin(f"tree {number}")
         pairs = await find_pairs(machine, plan, scores, targets, counted)

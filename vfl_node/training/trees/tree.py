@@ -60,6 +60,12 @@ class Tree:
         return np.concatenate([unpack_bits(bits.part, (1 << level, width)) for level, bits in enumerate(self.chosen)])
 
 
+def blank_tree(plan: TreesPlan) -> Tree:
+    """A tree with nobody's values, as the dealer has it."""
+    chosen = tuple(Bits(np.zeros(words_of((1 << level) * plan.width), np.uint64)) for level in range(plan.depth))
+    return Tree(chosen, Shared(np.zeros(1 << plan.depth, np.uint64), SCORE_FRACTION))
+
+
 async def grow_tree(
     machine: ShareMachine, plan: TreesPlan, cells: Sequence[MaskedCells], pairs: Shared, scores: Shared
 ) -> tuple[Tree, Shared]:
