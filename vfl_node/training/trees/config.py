@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 from typing_extensions import override
 
+from vfl_node.gdp import Exposure
+from vfl_node.job.evaluate import Evaluate
 from vfl_node.job.training import ALWAYS, TrainerParts, Traits
 from vfl_node.settings.limits import UnboundedModel
 from vfl_node.training.shares.config import SharesConfig
 
-MOST_ROWS = 1 << 22
-"""Rows over which sums of gradients keep 8 fractional bits."""
+MOST_ROWS = (1 << 22) * 100 // 101
+"""Rows over which sums of gradients keep 8 fractional bits, of numbers 5."""
 
 MOST_CANDIDATES = (1 << 13) - 1
 
@@ -49,9 +52,9 @@ class Trees(SharesConfig):
     depth: int = Field(default=5, ge=1, le=8, description="levels of splits of a tree, which has 2^depth leaves")
     bins: int = Field(default=16, ge=2, le=64, description="intervals that each party cuts a column of numbers into, at most")
     learning_rate: float = Field(
-        default=0.1, gt=0, le=1, allow_inf_nan=False, description="what the values of a tree's leaves are multiplied by"
+        default=0.1, ge=0.001, le=1, allow_inf_nan=False, description="what the values of a tree's leaves are multiplied by"
     )
-    l2: float = Field(default=1.0, ge=0, le=1e4, allow_inf_nan=False, description="λ, added to the sum of hessians of a leaf")
+    l2: float = Field(default=1.0, ge=0, le=100, allow_inf_nan=False, description="λ, added to the sum of hessians of a leaf")
     min_gain: float = Field(
         default=0.01, ge=0, le=1e6, allow_inf_nan=False, description="a node in which no split gains more is not split"
     )
@@ -79,6 +82,11 @@ class Trees(SharesConfig):
     @override
     def unbounded(self) -> UnboundedModel | None:
         return "boosted-trees"
+
+    @override
+    def opens(self, evaluate: Evaluate, shared: int | None = None) -> Exposure:
+        opens = super().opens(evaluate, shared)
+        return replace(opens, anew=opens.anew or self.leaves == "active")  # leaves are others each time
 
     @property
     def loss(self) -> Literal["log", "squares"]:

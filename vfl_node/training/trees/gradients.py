@@ -9,7 +9,7 @@ from vfl_node.crypto.shares.operations import mask_value, product, sum_sines, tr
 from vfl_node.crypto.shares.ring import FRACTION, Ring
 from vfl_node.crypto.shares.sines import SIGMOID
 from vfl_node.crypto.shares.values import Opened, Shared
-from vfl_node.training.trees.plan import SCORE_FRACTION, TreesPlan
+from vfl_node.training.trees.plan import CURVE_FLOOR, SCORE_FRACTION, TreesPlan
 
 TERMS = 13
 """Sines of the sigmoid."""
@@ -35,7 +35,8 @@ async def find_pairs(machine: ShareMachine, plan: TreesPlan, scores: Shared, tar
             truncate(Shared(curve.value.part + half - targets, 2 * FRACTION), 2 * FRACTION - plan.gradient_fraction),
             truncate(curve.slope, 2 * FRACTION - plan.hessian_fraction),
         )
-        of_hessian = hessians.part
+        floor = round(CURVE_FLOOR * 2**plan.hessian_fraction) if machine.place == 0 else 0
+        of_hessian = hessians.part + np.uint64(floor)
     else:
         apart = scores.times(1 << FRACTION, 2 * FRACTION - SCORE_FRACTION) - Shared(targets, 2 * FRACTION)
         (gradients,) = await machine.run(truncate(apart, 2 * FRACTION - plan.gradient_fraction))

@@ -21,7 +21,7 @@ from torch import Tensor
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.shares.machine import Party
 from vfl_node.crypto.shares.ring import Ring
-from vfl_node.errors import ProtocolError
+from vfl_node.errors import PolicyError, ProtocolError, UsageError
 from vfl_node.process import failpoints
 from vfl_node.progress import Advanced, PhaseBegan, ResultDoubted
 from vfl_node.session.openings import OpeningLog
@@ -40,7 +40,7 @@ from vfl_node.training.shares.results import measure, warnings
 from vfl_node.training.summary import Population, Summary
 from vfl_node.training.trainer import Coordination, Epoch, Trained, Trainer, TrainingData
 from vfl_node.training.trees.computation import Grown, TreesOutcome, TreesTraining, compute, first_scores
-from vfl_node.training.trees.config import Trees
+from vfl_node.training.trees.config import MOST_CANDIDATES, MOST_ROWS, Trees
 from vfl_node.training.trees.disclosures import learns
 from vfl_node.training.trees.inputs import TreeInputs, digest_of, prepare
 from vfl_node.training.trees.kept import join_shares, list_shares
@@ -56,8 +56,22 @@ class TreesTrainer(Trainer):
     """Trees in shares, as a `Trainer`."""
 
     def prepare(self, session: Session) -> None:
-        """As the base: sines must be those of all machines."""
+        """As the base: sines must be those of all machines, and splits leave as many records as each owner wants.
+
+        Raises:
+            PolicyError: the job asks for fewer records on a side than this owner allows (``E_POLICY``).
+        """
         agreement.check_tables()
+        if session.role == "coordinator":
+            return
+        asked, least = Trees.section_of(session.job).least_rows, session.policy.limits.least_rows
+        if asked < least:
+            raise PolicyError(
+                f"train.least_rows is {asked}, and this node wants {least} records on each side of a split (least_rows)",
+                code="E_POLICY",
+                hint=f"the job can say train.least_rows: {least}",
+                for_peer=f"it wants train.least_rows: {least} or more",
+            )
 
     async def run(self, session: Session, data: TrainingData, checkpoints: Checkpoints, resume: str | None) -> Trained:
         """Train with the other data parties, and with the dealer's randomness.
@@ -99,7 +113,9 @@ class _TreesAttempt:
         inputs = prepare(session, self._data, training, testing)
         salt = session.randomness.derive("mark of inputs").bytes(agreement.DIGEST_BYTES)
         own = Brought(inputs.own.candidates.width, digest_of(inputs.own, salt), rows, float(rows), schedule.fingerprint)
+        _check_size(rows, own.width)
         context = await agreement.agree(session, self._program, own)
+        _check_size(rows, sum(context.widths))
         agreement.check_room(session, rows, context.widths, self._program.party_bytes(rows, context.widths, rows))
         start, first = self._begin(context.context, resume, schedule.fingerprint)
         said = DealingTerms(
@@ -261,6 +277,18 @@ class _TreesAttempt:
             columns=inputs.columns.encoded(data.table),
             results=Summary(found.values, found.intervals, population=common),
             held_out=plan.testing if session.job.evaluate.test_fraction else np.empty(0, np.int64),
+        )
+
+
+def _check_size(rows: int, width: int) -> None:
+    """Refuse more rows or candidates than numbers have bits for. Raises UsageError (``E_SIZE``)."""
+    if rows > MOST_ROWS or width > MOST_CANDIDATES:
+        what = f"{rows:,} shared rows" if rows > MOST_ROWS else f"{width:,} candidates for splits"
+        raise UsageError(
+            f"trees in shares are grown over at most {MOST_ROWS:,} rows and {MOST_CANDIDATES:,} candidates, and here are {what}",
+            code="E_SIZE",
+            hint="say a smaller train.bins, leave columns out, or let fewer records take part (align.at_most)",
+            for_peer="its trees would have too many rows or candidates for splits",
         )
 
 

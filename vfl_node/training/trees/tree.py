@@ -32,15 +32,16 @@ from vfl_node.crypto.shares.operation import DEALER, Material, Operation
 from vfl_node.crypto.shares.operations import mask_apart, mask_value, product, truncate
 from vfl_node.crypto.shares.ring import BITS, Ring
 from vfl_node.crypto.shares.sizes import words_of
+from vfl_node.crypto.shares.steps import larger
 from vfl_node.crypto.shares.values import Opened, Shared, join_columns
 from vfl_node.training.trees.gain import Splits, Sums, choose_splits
-from vfl_node.training.trees.plan import SCORE_FRACTION, VALUE_FRACTION, TreesPlan
+from vfl_node.training.trees.plan import MOST_LEAF, SCORE_FRACTION, VALUE_FRACTION, TreesPlan
 
 PLACE_BITS = 32
-"""z counts modulo 2^PLACE_BITS, and so do scores."""
+"""z counts modulo 2^PLACE_BITS in predictions, and so do scores."""
 
 _ONE, _TWO = np.uint64(1), np.uint64(2)
-_RATE_FRACTION = 12
+_RATE_FRACTION = 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,12 +92,14 @@ async def grow_tree(
         chosen.append(flags)
         if level + 1 < plan.depth:
             (shown,) = await machine.run(show_bits(ways))
-            x_left, z_left = await machine.run(_keep_left(shown, x), _keep_left(shown, z, PLACE_BITS))
-            left, z_left = await machine.run(mask_apart(x_left, machine.parties), mask_value(z_left, PLACE_BITS))
+            x_left, z_left = await machine.run(_keep_left(shown, x), _keep_left(shown, z, plan.score_bits))
+            left, z_left = await machine.run(mask_apart(x_left, machine.parties), mask_value(z_left, plan.score_bits))
             x, z = _weave(left, x - left), _weave(z_left, z - z_left)
     scaled = base[:, 0].times(-round(plan.rate * 2**_RATE_FRACTION), _RATE_FRACTION)
     (leaves,) = await machine.run(truncate(scaled, scaled.fraction - SCORE_FRACTION))
-    added = await add_leaves(machine, z, ways, leaves)
+    if plan.loss == "log":
+        leaves = await _cap(machine, leaves, round(MOST_LEAF * 2**SCORE_FRACTION))
+    added = await add_leaves(machine, z, ways, leaves, plan.score_bits)
     return Tree(tuple(chosen), leaves), scores + added
 
 
@@ -234,19 +237,27 @@ async def follow_trees(machine: ShareMachine, cells: Sequence[MaskedCells], tree
     return total
 
 
-async def add_leaves(machine: ShareMachine, z: Opened, ways: Bits, leaves: Shared) -> Shared:
-    """The value of each row's leaf, [n] modulo 2^:data:`PLACE_BITS`.
+async def _cap(machine: ShareMachine, value: Shared, most: int) -> Shared:
+    """Numbers cut to at most ``most`` and at least its negative. Six rounds."""
+    bound = Shared(np.full(value.shape, most if machine.place == 0 else 0, np.uint64), value.fraction)
+    low = await larger(machine, value, bound.times(-1))
+    return (await larger(machine, low.times(-1), bound.times(-1))).times(-1)
+
+
+async def add_leaves(machine: ShareMachine, z: Opened, ways: Bits, leaves: Shared, bits: int) -> Shared:
+    """The value of each row's leaf, [n] modulo 2^bits.
 
     Args:
         machine: of whoever runs it.
         z: of the last level's nodes, [K, n].
         ways: bits [n] of the rows that go left there.
         leaves: [2·K].
+        bits: that count, of z, too.
     """
     (opened,) = await machine.run(mask_value(_leaf_table(leaves)))
     (found,) = await machine.run(product(opened, z))
-    change, shown = await machine.run(mask_value(found[1:], PLACE_BITS), show_bits(ways))
-    (moved,) = await machine.run(_keep_left(shown, change, PLACE_BITS))
+    change, shown = await machine.run(mask_value(found[1:], bits), show_bits(ways))
+    (moved,) = await machine.run(_keep_left(shown, change, bits))
     return found[0] + moved[0]
 
 
