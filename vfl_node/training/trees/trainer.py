@@ -285,7 +285,7 @@ def _check_size(rows: int, width: int) -> None:
     if rows > MOST_ROWS or width > MOST_CANDIDATES:
         what = f"{rows:,} shared rows" if rows > MOST_ROWS else f"{width:,} candidates for splits"
         raise UsageError(
-            f"trees in shares are grown over at most {MOST_ROWS:,} rows and {MOST_CANDIDATES:,} candidates, and here are {what}",
+            f"trees in shares take {MOST_ROWS:,} rows and {MOST_CANDIDATES:,} candidates at most, not {what}",
             code="E_SIZE",
             hint="say a smaller train.bins, leave columns out, or let fewer records take part (align.at_most)",
             for_peer="its trees would have too many rows or candidates for splits",
