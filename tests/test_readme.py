@@ -141,14 +141,11 @@ def serve_in(folder: Path, words: list[str], log: Path) -> None:
     forked_node.run({}, words, log)
 
 
-class Hiding(MetaPathFinder):
-    """Some packages cannot be imported, as if they were not installed."""
-
-    def __init__(self, names: set[str]) -> None:
-        self._names = names
+class NoPandas(MetaPathFinder):
+    """It cannot be imported: pyarrow takes a module that is None for one that is there."""
 
     def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> None:
-        if fullname.partition(".")[0] in self._names:
+        if fullname.partition(".")[0] == "pandas":
             raise ModuleNotFoundError(f"No module named {fullname!r}", name=fullname)
 
 
@@ -162,10 +159,11 @@ def test_the_block_of_python_runs_after_the_line_that_installs(
     modules = {name: {canonicalize_name(of) for of in by} for name, by in metadata.packages_distributions().items()}
     absent = {name for name, by in modules.items() if not by & needed}
     assert {"pandas", "polars", "sklearn"} <= absent  # or this test shows nothing
-    hidden = {name for name in absent if name not in sys.modules} | {"pandas", "polars", "sklearn"}
-    for name in [name for name in sys.modules if name.partition(".")[0] in hidden]:
+    for name in {name for name in absent if name not in sys.modules} - {"pandas"} | {"polars", "sklearn"}:
+        monkeypatch.setitem(sys.modules, name, None)  # cannot be imported
+    for name in [name for name in sys.modules if name.partition(".")[0] == "pandas"]:
         monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setattr(sys, "meta_path", [Hiding(hidden), *sys.meta_path])
+    monkeypatch.setattr(sys, "meta_path", [NoPandas(), *sys.meta_path])
     shutil.copy(trial.clinic, tmp_path / "clinic.csv")
     shutil.copy(trial.lab, tmp_path / "lab.csv")
     monkeypatch.chdir(tmp_path)
