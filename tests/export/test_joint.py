@@ -277,6 +277,26 @@ def no_metadata(document: Any) -> None:
     document.ClearField("metadata_props")
 
 
+def no_name_of_an_input(document: Any) -> None:
+    document.graph.input[0].ClearField("name")
+
+
+def no_version_of_operators(document: Any) -> None:
+    document.opset_import[0].ClearField("version")
+
+
+def no_key(document: Any) -> None:
+    document.metadata_props[0].ClearField("key")
+
+
+def no_value(document: Any) -> None:
+    document.metadata_props[0].ClearField("value")
+
+
+def many_axes(document: Any) -> None:
+    document.graph.initializer[0].dims.extend([1] * 4)  # as many elements as before: only the axes are too many
+
+
 def of_another_job(document: Any) -> None:
     document.metadata_props[0].value = document.metadata_props[0].value.replace("trial-1", "trial-2")
 
@@ -298,7 +318,7 @@ def test_an_honest_half_passes(honest: Any) -> None:
     model, due, half = honest
     form = check_model(model, due)
     assert dict(form.about.reads) == dict(half.about.reads)
-    assert len(BAD) == 16
+    assert len(BAD) == 21
 
 
 @needs_onnx
@@ -319,6 +339,15 @@ def test_many_fields_are_refused_before_they_take_memory(honest: Any, monkeypatc
     # an empty node of two bytes would take some tens of them
     with pytest.raises(ProtocolError):
         check_model(b"\x3a\x80\x80\x04" + b"\x0a\x00" * 32_768, due)
+
+
+@needs_onnx
+def test_a_long_text_of_what_a_half_says_is_not_parsed(honest: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, due, _ = honest
+    monkeypatch.setattr("vfl_node.export.received.MOST_HALF_CARD_BYTES", 100)
+    monkeypatch.setattr("vfl_node.export.received.FORM", None)
+    with pytest.raises(ProtocolError, match="more of itself than a card"):
+        check_model(model, due)
 
 
 @needs_onnx

@@ -24,6 +24,7 @@ from vfl_node.export.loaded import FORM, FileForm
 from vfl_node.halves.graph import ABOUT, IR_VERSION, ML, ML_OPSET, OPERATORS, OPSET, TYPE_BYTES
 from vfl_node.halves.half import About
 from vfl_node.halves.statement import TABLE, quote
+from vfl_node.transport.bounds import MOST_HALF_CARD_BYTES
 from vfl_node.transport.fields import read_varint
 
 MOST_FIELDS = 4_000_000
@@ -31,6 +32,9 @@ MOST_FIELDS = 4_000_000
 
 MOST_COLUMNS = 2_000
 """Columns of a table in SQLite."""
+
+MOST_AXES = 4
+"""More axes than a constant of an export has."""
 
 FUNCTIONS = frozenset({"abs", "ln", "sqrt"})
 """What a SELECT of an export calls (:mod:`vfl_node.halves.statement`)."""
@@ -62,7 +66,7 @@ def check_model(model: bytes, due: About) -> FileForm:
     """
     try:
         return _FileWalk(due.party).check(memoryview(model), due)
-    except (IndexError, UnicodeDecodeError, ValidationError, RecursionError):
+    except (LookupError, UnicodeDecodeError, ValidationError, RecursionError):  # also of a field that is not there
         raise refuse(due.party, "is no ONNX file of a half") from None
 
 
@@ -129,7 +133,7 @@ class _FileWalk:
                 versions[_text(parts.get("domain", memoryview(b"")))] = parts["version"]
             elif key == "property":
                 parts = dict(self._fields(_bytes(value), _PROPERTY))
-                about = FORM.validate_json(bytes(_bytes(parts["value"]))) if _text(parts["key"]) == ABOUT else None
+                about = self._about(_bytes(parts["value"])) if _text(parts["key"]) == ABOUT else None
             elif key == "ir_version" and value != IR_VERSION:
                 raise refuse(self._party, "is of another version of ONNX")
         if versions != {"": OPSET, ML: ML_OPSET}:
@@ -140,6 +144,12 @@ class _FileWalk:
         if replace(said, reads=due.reads, rows=due.rows, classes=due.classes) != due:
             raise refuse(self._party, "says that it is of another job, party or model")
         return about
+
+    def _about(self, text: memoryview) -> FileForm:
+        """What the half says of itself. Lists of JSON take some tens of times their text, so that has the bound of a card."""
+        if len(text) > MOST_HALF_CARD_BYTES:
+            raise refuse(self._party, "says more of itself than a card has")
+        return FORM.validate_json(bytes(text))
 
     def _graph(self, graph: memoryview) -> set[str]:
         """The names of its inputs."""
@@ -176,7 +186,7 @@ class _FileWalk:
                 kind = _number(value)
             elif key == "raw":
                 raw = len(_bytes(value))
-        if kind not in TYPE_BYTES or raw != math.prod(shape) * TYPE_BYTES[kind]:
+        if len(shape) > MOST_AXES or kind not in TYPE_BYTES or raw != math.prod(shape) * TYPE_BYTES[kind]:
             raise refuse(self._party, "has a constant that no export has")
 
     def _fields(self, data: memoryview, known: Mapping[int, str]) -> Iterator[tuple[str, Value]]:
