@@ -116,6 +116,24 @@ def test_what_is_learnt_was_declared(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 @needs_onnx
+@pytest.mark.parametrize("to", ["lab", "clinic"])
+def test_no_half_leaves_whose_labels_noise_on_gradients_does_not_cover(to: str, tmp_path: Path) -> None:
+    """The half that predicts learns from labels without noise, so ε of gradients would say too little."""
+    clinic, lab = tables()
+    settings = {"active": {"defences": [{"name": "dp", "max_grad_norm": 1.0, "noise_multiplier": 6.0}]}}
+    job = {"parties": {"active": "clinic", "passive": ["lab"]}, "align": {"protocol": "psi"}, "train": SPLIT}
+    job |= {"export": {"joint": to}}
+    given: dict[str, Any] = {"active": clinic, "passive": lab, "out": tmp_path, "progress": False, "settings": settings}
+    if to == "clinic":
+        run(job, **given)
+        assert json.loads((tmp_path / "report.json").read_text())["training"]["split"]["label_privacy"]["epsilon"]
+        return
+    with pytest.raises(UsageError, match="learns from labels without noise") as caught:
+        run(job, **given)
+    assert (caught.value.code, caught.value.for_peer) == ("E_CONFIG", "its settings do not allow export")
+
+
+@needs_onnx
 def test_what_has_arrived_is_written_as_an_export_would(arrived: Any, tmp_path: Path) -> None:
     train(*WAYS["logistic"], tmp_path / "out")
     outcome = JobOutcome(tmp_path / "job")

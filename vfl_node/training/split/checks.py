@@ -6,6 +6,7 @@ from vfl_node.errors import UsageError
 from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.models import cut_width
 from vfl_node.privacy.defences.decoding import ColumnParams
+from vfl_node.privacy.defences.dp import budget
 from vfl_node.privacy.defences.idle import effective, outgoing_direction
 from vfl_node.session.session import Session
 from vfl_node.training.messages import check_batch_fits
@@ -26,10 +27,11 @@ def check_defences(session: Session) -> None:
 
     Raises:
         UsageError: the job draws embeddings for rows that this party lacks, beside a defence of columns; its labels are not
-            of two classes, beside a defence that is about two; or it does something that ``randomised-labels``
-            does not allow (``E_CONFIG``).
+            of two classes, beside a defence that is about two; it hands over the half that ``dp`` does not cover; or it does
+            something that ``randomised-labels`` does not allow (``E_CONFIG``).
     """
     _check_labels(session)
+    _check_half(session)
     check_randomised(session)
     _check_projections(session)
     missing, spec = Train.section_of(session.job).missing, ALIGNMENTS[session.job.align.protocol]
@@ -42,6 +44,23 @@ def check_defences(session: Session) -> None:
             code="E_CONFIG",
             hint="the job can say train.missing.features: smoothed; or remove the defence from this node's settings",
             for_peer=f"its settings do not allow train.missing.features: {missing.features}",
+        )
+
+
+def _check_half(session: Session) -> None:
+    """Refuse to hand over a half that was trained on the labels themselves, where ``dp`` bounds what gradients tell of them.
+
+    Raises:
+        UsageError: so it is (``E_CONFIG``).
+    """
+    defences = effective(session.policy.protection.defences, outgoing_direction(session.role))
+    if session.role == "active" and session.job.receiver not in (None, session.name) and budget(defences, 1):
+        raise UsageError(
+            "the defence 'dp' bounds what gradients tell of a label, and export.joint hands over this party's half, which "
+            "learns from labels without noise",
+            code="E_CONFIG",
+            hint="say export: {joint: active}, or leave export out; or remove the defence from this node's settings",
+            for_peer="its settings do not allow export",
         )
 
 
