@@ -413,6 +413,15 @@ def test_sql_is_one_select_from_the_records() -> None:
         "SELECT hex(id) FROM records",
         "SELECT id /*! INTO OUTFILE 'x' */ FROM records",
         "INSERT INTO records (id) VALUES (1)",
+        "SELECT a.id FROM records a, records b",
+        "SELECT id FROM records JOIN records AS step1",
+        "SELECT id FROM records UNION ALL SELECT id FROM step1",
+        "WITH step1 AS (SELECT id FROM records), step2 AS (SELECT a.id FROM step1 a, step1 b) SELECT id FROM step2",
+        "WITH step1 AS (SELECT id FROM records UNION ALL SELECT id FROM records) SELECT id FROM step1",
+        "SELECT id FROM records ORDER BY id",
+        "QUERY PLAN SELECT id FROM records",
+        "SELECT 1",
+        "VALUES (1)",
         "",
     ):
         with pytest.raises(ProtocolError):

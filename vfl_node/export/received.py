@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 import sqlite3
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -38,6 +39,10 @@ MOST_AXES = 4
 
 FUNCTIONS = frozenset({"abs", "ln", "sqrt"})
 """What a SELECT of an export calls (:mod:`vfl_node.halves.statement`)."""
+
+_QUOTED = re.compile(r"""--[^\n]*|'(?:[^']|'')*'|"(?:[^"]|"")*\"""")
+_BEGIN, _SELECT, _FROM = (re.compile(rf"\b{words}\b", re.IGNORECASE) for words in ("(?:WITH|SELECT)", "SELECT", "FROM"))
+_WHOLE_FROM = re.compile(r"\bFROM\s+(\w+)\s*(?=[);]|$)", re.IGNORECASE)
 
 Value = int | memoryview
 
@@ -93,6 +98,7 @@ def check_sql(text: bytes, form: FileForm) -> None:
         database.execute(f"CREATE TABLE {TABLE} ({columns})")
         database.set_authorizer(_authorise)
         database.execute(f"EXPLAIN {text.decode()}")
+        _check_steps(text.decode(), party)
     except (sqlite3.Error, sqlite3.Warning, ValueError):
         raise refuse(party, "has SQL that no export writes") from None
     finally:
@@ -107,6 +113,18 @@ def refuse(party: str, what: str) -> ProtocolError:
         hint=f"nothing of it was stored. Ask the owner of {party} which software its node runs",
         for_peer="the half that it got is not one that this version writes",
     )
+
+
+def _check_steps(text: str, party: str) -> None:
+    """Refuse what is not a chain of steps: each selects from the one before alone, the first from the table of records.
+
+    So there is no join, which may give any number of rows. Raises ProtocolError (``E_EXPORT``).
+    """
+    bare = _QUOTED.sub("", text).strip()
+    chosen, sources = _SELECT.findall(bare), _WHOLE_FROM.findall(bare)
+    due = [TABLE, *(f"step{place}" for place in range(1, len(chosen)))]
+    if not _BEGIN.match(bare) or sources != due or len(_FROM.findall(bare)) != len(due):
+        raise refuse(party, "has SQL that no export writes")
 
 
 def _authorise(action: int, first: str | None, second: str | None, *_: object) -> int:
