@@ -151,7 +151,7 @@ class _FileWalk:
                 versions[_text(parts.get("domain", memoryview(b"")))] = parts["version"]
             elif key == "property":
                 parts = dict(self._fields(_bytes(value), _PROPERTY))
-                about = self._about(_bytes(parts["value"])) if _text(parts["key"]) == ABOUT else None
+                about = self._parse_about(_bytes(parts["value"])) if _text(parts["key"]) == ABOUT else None
             elif key == "ir_version" and value != IR_VERSION:
                 raise refuse(self._party, "is of another version of ONNX")
         if versions != {"": OPSET, ML: ML_OPSET}:
@@ -163,7 +163,7 @@ class _FileWalk:
             raise refuse(self._party, "says that it is of another job, party or model")
         return about
 
-    def _about(self, text: memoryview) -> FileForm:
+    def _parse_about(self, text: memoryview) -> FileForm:
         """What the half says of itself. Lists of JSON take some tens of times their text, so that has the bound of a card."""
         if len(text) > MOST_HALF_CARD_BYTES:
             raise refuse(self._party, "says more of itself than a card has")
