@@ -35,8 +35,8 @@ from vfl_node.training.shares.measuring import SCORE_FRACTION as TALLIED_FRACTIO
 from vfl_node.training.shares.metric_noise import MetricNoise
 from vfl_node.training.trees.candidates import Candidates
 from vfl_node.training.trees.gradients import find_pairs
-from vfl_node.training.trees.plan import SCORE_FRACTION, TreesPlan
-from vfl_node.training.trees.tree import PLACE_BITS, Tree, grow_tree
+from vfl_node.training.trees.plan import PLACE_BITS, SCORE_FRACTION, TreesPlan
+from vfl_node.training.trees.tree import Tree, grow_tree
 
 Positions = NDArray[np.int64]
 
@@ -89,7 +89,7 @@ class Grown:
     """A party's shares of what there is so far: what a checkpoint has.
 
     Attributes:
-        scores: uint64[n], modulo 2^:data:`~.tree.PLACE_BITS`.
+        scores: uint64[n], modulo 2^:data:`~.plan.PLACE_BITS`.
         trees: so far.
     """
 

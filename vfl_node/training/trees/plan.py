@@ -17,6 +17,9 @@ VALUE_FRACTION = 20
 SCORE_FRACTION = FRACTION
 """Fractional bits of scores."""
 
+PLACE_BITS = 32
+"""Scores count modulo 2^PLACE_BITS, and so does what says in which node a row is."""
+
 _MOST_FRACTION = 14
 _GAIN_FRACTION = 8
 _SUM_BITS = 30  # of the sums of gradients

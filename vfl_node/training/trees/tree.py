@@ -34,10 +34,7 @@ from vfl_node.crypto.shares.ring import BITS, Ring
 from vfl_node.crypto.shares.sizes import words_of
 from vfl_node.crypto.shares.values import Opened, Shared, join_columns
 from vfl_node.training.trees.gain import Splits, Sums, choose_splits
-from vfl_node.training.trees.plan import SCORE_FRACTION, VALUE_FRACTION, TreesPlan
-
-PLACE_BITS = 32
-"""z counts modulo 2^PLACE_BITS, and so do scores."""
+from vfl_node.training.trees.plan import PLACE_BITS, SCORE_FRACTION, VALUE_FRACTION, TreesPlan
 
 _ONE, _TWO = np.uint64(1), np.uint64(2)
 _RATE_FRACTION = 12
@@ -196,7 +193,7 @@ def _interleave(left: Ring, right: Ring) -> Ring:
 
 
 async def add_leaves(machine: ShareMachine, z: Opened, ways: Bits, leaves: Shared) -> Shared:
-    """The value of each row's leaf, [n] modulo 2^:data:`PLACE_BITS`.
+    """The value of each row's leaf, [n] modulo 2^:data:`~.plan.PLACE_BITS`.
 
     Args:
         machine: of whoever runs it.
