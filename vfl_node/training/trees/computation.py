@@ -141,7 +141,7 @@ async def compute(
     both, counted = await _multiply_bits(machine, training, own)
     targets = own.targets if own else np.zeros(plan.rows, np.uint64)
     scores = Shared(start.scores if start else _first_scores(plan.rows, own), SCORE_FRACTION)
-    trees = list(start.trees if start else ())
+    trees = list(start.trees) if start else [Tree.nothing(plan)] * first  # of which the dealer has no share
     for number in range(first, plan.trees):
         machine.begin(f"tree {number}")
         pairs = await find_pairs(machine, plan, scores, targets, counted)

@@ -52,6 +52,12 @@ class Tree:
     chosen: tuple[Bits, ...]
     leaves: Shared
 
+    @classmethod
+    def nothing(cls, plan: TreesPlan) -> Tree:
+        """Zeros, as the dealer has of each tree."""
+        chosen = tuple(Bits(np.zeros(words_of(plan.width << level), np.uint64)) for level in range(plan.depth))
+        return cls(chosen, Shared(np.zeros(1 << plan.depth, np.uint64), SCORE_FRACTION))
+
     def flags(self, width: int) -> NDArray[np.uint8]:
         """The bits of all nodes, level by level, uint8[2^depth − 1, W]."""
         return np.concatenate([unpack_bits(bits.part, (1 << level, width)) for level, bits in enumerate(self.chosen)])
