@@ -10,6 +10,7 @@ import numpy as np
 
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.shares.audit import SectionAudit
+from vfl_node.crypto.shares.bits import Bits, pack_bits
 from vfl_node.crypto.shares.machine import Cost, Counter, Dealer, Party, ShareMachine, bytes_sent
 from vfl_node.crypto.shares.operation import Opening
 from vfl_node.crypto.shares.ring import Ring, add_shares, decode, encode
@@ -225,3 +226,47 @@ def shared(machine: ShareMachine, value: np.ndarray, fraction: int = 18, seed: i
     if machine.place:
         return Shared(others[machine.place - 1], fraction)
     return Shared(encode(value, fraction) - sum(others, np.zeros(value.shape, np.uint64)), fraction)
+
+
+def spread(machine: ShareMachine, numbers: Any, fraction: int = 0, seed: int = 0) -> Shared:
+    """A share of integers as they are, modulo 2⁶⁴, for tests."""
+    numbers = np.asarray(numbers, np.int64).view(np.uint64)
+    return Shared(_share_of(machine, numbers, seed, binary=False), fraction)
+
+
+def spread_bits(machine: ShareMachine, bits: np.ndarray, seed: int = 0) -> Bits:
+    """A share of an array of 0 and 1, packed, for tests."""
+    return Bits(_share_of(machine, pack_bits(bits), seed, binary=True))
+
+
+def _share_of(machine: ShareMachine, words: Ring, seed: int, *, binary: bool) -> Ring:
+    if machine.place < 0:
+        return np.zeros_like(words)
+    drawn = [
+        Randomness(f"spread {seed} {place}".encode().ljust(32)).uint64(words.size).reshape(words.shape)
+        for place in range(1, machine.parties)
+    ]
+    if machine.place:
+        return drawn[machine.place - 1]
+    rest = add_shares(drawn, words.shape, binary)
+    return words ^ rest if binary else words - rest
+
+
+def total(parts: Iterable[Ring]) -> np.ndarray:
+    """Numbers of which all parties have these parts, int64."""
+    return np.sum(list(parts), axis=0, dtype=np.uint64).view(np.int64)
+
+
+def total_bits(parts: Iterable[Any]) -> np.ndarray:
+    """Bits likewise, in words or one by one."""
+    return np.asarray(np.bitwise_xor.reduce(list(parts)))
+
+
+def check_cost(run: Run, program: Program, parties: int = 2) -> Cost:
+    """What was counted is what was sent, and nothing was dealt that nobody needs."""
+    cost = counted(program, parties)
+    assert run.table.rounds == cost.rounds
+    assert run.table.sent == cost.opened
+    assert run.queues.bytes == cost.dealt
+    assert all(not sum(map(len, left)) for left in run.queues.each)
+    return cost

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from benchmarks.sessions import session
-from tests.training.hidden.conftest import HUB, Attempt, State, World, _ending_all
+from tests.training.hidden.conftest import Attempt
 from tests.training.predicting import Request, Requests, Shown, Tally
+from tests.training.shares_attempts import HUB, State, World, ending_all
 from vfl_node.alignment.alignment import Alignment
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.shares.ring import WEIGHT_FRACTION, decode
@@ -122,7 +123,7 @@ class Asked:
         each = [(protocol(sessions[name], name), list(sessions[name].peers.values())) for name in parties.data]
         self.dealing = HiddenPredictor().coordination(sessions[HUB], self.trained, self.tallies[HUB])
         ends = sessions[HUB].peers.values()
-        each += [(_ending_all(self.dealing.serve(channel), ends), [channel]) for channel in ends]
+        each += [(ending_all(self.dealing.serve(channel), ends), [channel]) for channel in ends]
         ended = run_together(*each)
         names = [*parties.data, *(f"{HUB} with {name}" for name in parties.data)]
         return dict(zip(names, ended, strict=True))

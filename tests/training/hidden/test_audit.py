@@ -13,8 +13,8 @@ import pytest
 from pydantic import ValidationError
 
 from tests.thorough import THOROUGH, every, examples
-from tests.training.hidden.conftest import HUB, weights_of
-from tests.training.hidden.test_restarts import KilledError, assert_same, kills
+from tests.training.hidden.conftest import weights_of
+from tests.training.shares_attempts import HUB, KilledError, assert_same, kills
 from vfl_node.crypto.shares.audit import SectionAudit
 from vfl_node.crypto.shares.machine import Dealer, Party
 from vfl_node.errors import ProtocolError, StateError
@@ -221,13 +221,6 @@ def sections(monkeypatch: pytest.MonkeyPatch) -> dict[str, set[tuple[str, str]]]
     monkeypatch.setattr(Party, "_round", used)
     monkeypatch.setattr(Party, "auditor", shown)
     return found
-
-
-@pytest.fixture
-def small_messages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wire, "CHUNK_BYTES", 1 << 13)
-    monkeypatch.setattr(wire, "WINDOW", 1 << 11)
-    monkeypatch.setattr(wire, "_REPORTED", 1 << 8)
 
 
 @pytest.mark.usefixtures("small_messages")

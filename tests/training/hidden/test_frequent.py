@@ -13,8 +13,9 @@ import pytest
 
 from tests.thorough import every
 from tests.training.hidden import conftest
-from tests.training.hidden.conftest import NOISED, State
+from tests.training.hidden.conftest import NOISED
 from tests.training.hidden.test_rows import NAN, categorical, numeric, table, usual
+from tests.training.shares_attempts import State
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.tables import Column, DateColumn, Table, rows_of
 from vfl_node.errors import DataError, StateError

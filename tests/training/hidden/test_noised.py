@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from tests.thorough import every
-from tests.training.hidden.conftest import NOISED, State, weights_of
-from tests.training.hidden.test_restarts import KilledError, assert_same, kills
+from tests.training.hidden.conftest import NOISED, weights_of
+from tests.training.shares_attempts import KilledError, State, assert_same, kills
 from vfl_node.crypto.shares.machine import ShareMachine
 from vfl_node.crypto.shares.noise import draw_noise
 from vfl_node.errors import StateError

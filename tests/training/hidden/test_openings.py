@@ -97,7 +97,7 @@ def recorded(left_out: Callable[[Place], bool] = lambda place: False) -> Iterato
         made = await material(party, number, operation)
         for name in operation.dealt:
             if party._receivers[number] == party.place and made[name].size >= LEAST:
-                found.seen[party._section, number, name] = made[name].ravel() / 2.0**64
+                found.seen[party._section, number, name] = made[name].ravel() / 2.0**operation.dealt_bits
         return made
 
     def opening(original: Any) -> Any:

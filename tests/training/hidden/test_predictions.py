@@ -18,8 +18,8 @@ from scipy.stats import chi2
 
 from tests.thorough import every
 from tests.training.hidden.answering import BATCH, Asked, asked_of, errors_of, new_records, trained
-from tests.training.hidden.conftest import HUB
 from tests.training.predicting import Request, Shown
+from tests.training.shares_attempts import HUB
 from vfl_node.alignment.alignment import Alignment
 from vfl_node.crypto.shares.machine import ShareMachine
 from vfl_node.data.identifiers import Identifiers

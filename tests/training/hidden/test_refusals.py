@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
 from benchmarks.sessions import session
+from tests.training.shares_attempts import (
+    Edit,
+    cut,
+    edits,
+    emptied,
+    first_digest,
+    more_digests,
+    second_digest,
+    setting,
+    widths,
+    with_values,
+)
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.shares import sines
 from vfl_node.crypto.shares.ring import encode
@@ -29,60 +40,12 @@ from vfl_node.transport.generated.vfl.v1.shares_pb2 import (
     ShareInputs,
 )
 
-Edit = Callable[[Any], None]
-
-
-def edits(sender: str, kind: type[Any], edit: Edit, at: int = 0) -> Callable[[Any], None]:
-    """Changes message ``at`` of one type that a party sends."""
-    left = at
-
-    def tamper(sent: Any) -> None:
-        nonlocal left
-        if sent.sender == sender and isinstance(sent.message, kind):
-            if left == 0:
-                edit(sent.message)
-            left -= 1
-
-    return tamper
-
-
-def field(name: str, value: Any) -> Edit:
-    return lambda message: setattr(message, name, value)
-
-
-def cut(count: int) -> Edit:
-    def edit(message: Any) -> None:
-        message.values = message.values[:-count] if count > 0 else message.values + bytes(-count)
-
-    return edit
-
-
-def widths(*of: int) -> Edit:
-    return lambda message: message.widths.__setitem__(slice(None), of)
-
-
-def first_digest(message: Any) -> None:
-    message.digests[0] = bytes(32)
-
-
-def second_digest(message: Any) -> None:
-    message.digests[1] = bytes(32)
-
-
-def more_digests(message: Any) -> None:
-    message.digests.append(bytes(32))
-
-
-def emptied(message: Any) -> None:
-    message.values = b""
-
-
 CASES: list[tuple[str, type[Any], Edit, int, str]] = [
-    ("lab", ShareInputs, field("width", 0), 0, "E_COUNT"),
-    ("lab", ShareInputs, field("width", MOST_COLUMNS + 1), 0, "E_COUNT"),
-    ("lab", ShareInputs, field("width", 3), 0, "E_COUNT"),  # which the lab's own next message does not fit
-    ("lab", ShareInputs, field("digest", b"short"), 0, "E_COUNT"),
-    ("lab", ShareInputs, field("digest", bytes(32)), 0, "E_COUNT"),
+    ("lab", ShareInputs, setting("width", 0), 0, "E_COUNT"),
+    ("lab", ShareInputs, setting("width", MOST_COLUMNS + 1), 0, "E_COUNT"),
+    ("lab", ShareInputs, setting("width", 3), 0, "E_COUNT"),  # which the lab's own next message does not fit
+    ("lab", ShareInputs, setting("digest", b"short"), 0, "E_COUNT"),
+    ("lab", ShareInputs, setting("digest", bytes(32)), 0, "E_COUNT"),
     ("clinic", ShareContext, widths(4, 5), 0, "E_COUNT"),
     ("clinic", ShareContext, widths(5, 4), 0, "E_COUNT"),
     ("clinic", ShareContext, widths(0, 4), 0, "E_COUNT"),
@@ -90,34 +53,34 @@ CASES: list[tuple[str, type[Any], Edit, int, str]] = [
     ("clinic", ShareContext, first_digest, 0, "E_COUNT"),
     ("clinic", ShareContext, second_digest, 0, "E_COUNT"),
     ("clinic", ShareContext, more_digests, 0, "E_COUNT"),
-    ("clinic", ShareContext, field("context", bytes(32)), 0, "E_COUNT"),
-    ("clinic", ShareContext, field("batch_rows", 44), 0, "E_COUNT"),
-    ("clinic", ShareContext, field("divisor", 24.0), 0, "E_COUNT"),
-    ("clinic", ShareContext, field("divisor", float("nan")), 0, "E_COUNT"),
-    ("lab", DealingTerms, field("rows", 0), 0, "E_COUNT"),
-    ("lab", DealingTerms, field("rows", 110), 0, "E_COUNT"),
-    ("lab", DealingTerms, field("rows", 1 << 60), 0, "E_COUNT"),
+    ("clinic", ShareContext, setting("context", bytes(32)), 0, "E_COUNT"),
+    ("clinic", ShareContext, setting("batch_rows", 44), 0, "E_COUNT"),
+    ("clinic", ShareContext, setting("divisor", 24.0), 0, "E_COUNT"),
+    ("clinic", ShareContext, setting("divisor", float("nan")), 0, "E_COUNT"),
+    ("lab", DealingTerms, setting("rows", 0), 0, "E_COUNT"),
+    ("lab", DealingTerms, setting("rows", 110), 0, "E_COUNT"),
+    ("lab", DealingTerms, setting("rows", 1 << 60), 0, "E_COUNT"),
     ("lab", DealingTerms, widths(4), 0, "E_COUNT"),
     ("lab", DealingTerms, widths(4, 0), 0, "E_COUNT"),
     ("lab", DealingTerms, widths(4, MOST_COLUMNS + 1), 0, "E_COUNT"),
-    ("lab", DealingTerms, field("context", b""), 0, "E_COUNT"),
-    ("lab", DealingTerms, field("context", bytes(32)), 0, "E_COUNT"),
-    ("lab", DealingTerms, field("schedule", b"x"), 0, "E_COUNT"),
-    ("lab", DealingTerms, field("schedule", bytes(32)), 0, "E_COUNT"),
-    ("lab", DealingTerms, field("batch_rows", 0), 0, "E_COUNT"),
-    ("lab", DealingTerms, field("batch_rows", 4000), 0, "E_COUNT"),
-    ("lab", DealingTerms, field("batch_rows", 40), 0, "E_COUNT"),
-    ("lab", DealingTerms, field("divisor", 0.0), 0, "E_COUNT"),
-    ("lab", DealingTerms, field("divisor", float("nan")), 0, "E_COUNT"),
-    ("lab", DealingTerms, field("divisor", float("inf")), 0, "E_COUNT"),
-    ("lab", DealingTerms, field("epoch", 1), 0, "E_COUNT"),
-    ("lab", DealingTerms, field("epoch", 99), 0, "E_COUNT"),
-    ("hub", DealerSeed, field("seed", bytes(31)), 0, "E_COUNT"),
+    ("lab", DealingTerms, setting("context", b""), 0, "E_COUNT"),
+    ("lab", DealingTerms, setting("context", bytes(32)), 0, "E_COUNT"),
+    ("lab", DealingTerms, setting("schedule", b"x"), 0, "E_COUNT"),
+    ("lab", DealingTerms, setting("schedule", bytes(32)), 0, "E_COUNT"),
+    ("lab", DealingTerms, setting("batch_rows", 0), 0, "E_COUNT"),
+    ("lab", DealingTerms, setting("batch_rows", 4000), 0, "E_COUNT"),
+    ("lab", DealingTerms, setting("batch_rows", 40), 0, "E_COUNT"),
+    ("lab", DealingTerms, setting("divisor", 0.0), 0, "E_COUNT"),
+    ("lab", DealingTerms, setting("divisor", float("nan")), 0, "E_COUNT"),
+    ("lab", DealingTerms, setting("divisor", float("inf")), 0, "E_COUNT"),
+    ("lab", DealingTerms, setting("epoch", 1), 0, "E_COUNT"),
+    ("lab", DealingTerms, setting("epoch", 99), 0, "E_COUNT"),
+    ("hub", DealerSeed, setting("seed", bytes(31)), 0, "E_COUNT"),
     ("hub", Corrections, emptied, 0, "E_COUNT"),
     ("hub", Corrections, cut(3), 0, "E_COUNT"),
     ("hub", Corrections, cut(8), 0, "E_COUNT"),
     ("hub", Corrections, cut(-8), 0, "E_COUNT"),
-    ("hub", Corrections, field("last", True), 0, "E_ORDER"),  # and then another one
+    ("hub", Corrections, setting("last", True), 0, "E_ORDER"),  # and then another one
     ("lab", MaskedShares, cut(1), 0, "E_COUNT"),
     ("lab", MaskedShares, cut(-8), 3, "E_COUNT"),
     ("lab", MaskedShares, emptied, 5, "E_COUNT"),
@@ -159,14 +122,14 @@ def test_a_star_of_parties_refuses_alike(world: Any, attempt: Any, parties: int)
             attempt(tamper=edits(sender, MaskedShares, cut(8), at))(world(parties))
         assert caught.value.code == "E_COUNT"
     with pytest.raises(ProtocolError) as caught:
-        attempt(tamper=edits("insurer", DealingTerms, field("batch_rows", 9)))(world(parties))
+        attempt(tamper=edits("insurer", DealingTerms, setting("batch_rows", 9)))(world(parties))
     assert caught.value.code == "E_COUNT"
 
 
 def test_other_inputs_in_a_later_attempt(world: Any, attempt: Any) -> None:
     over, first = world(), attempt()
     first(over)
-    again = first.again(over, tamper=edits("lab", ShareInputs, field("digest", bytes(32))))
+    again = first.again(over, tamper=edits("lab", ShareInputs, setting("digest", bytes(32))))
     with pytest.raises(StateError) as caught:
         again(over)
     assert caught.value.code == "E_REPLAY"
@@ -175,13 +138,13 @@ def test_other_inputs_in_a_later_attempt(world: Any, attempt: Any) -> None:
 def test_who_says_that_it_used_more_than_was_sent_ends_the_job(world: Any, attempt: Any) -> None:
     """Else the coordinator would send all it has at once, into the memory of whoever lied."""
     with pytest.raises(ProtocolError, match="lab used") as caught:
-        attempt(tamper=edits("lab", CorrectionsUsed, field("count", 1 << 40)))(world())
+        attempt(tamper=edits("lab", CorrectionsUsed, setting("count", 1 << 40)))(world())
     assert caught.value.code == "E_COUNT"
 
 
 def test_who_says_that_it_used_less_ends_the_job(world: Any, attempt: Any) -> None:
     """The coordinator waits for the rest until that party has gone; nobody waits for ever."""
-    *_, of_lab = attempt(tamper=edits("lab", CorrectionsUsed, field("count", 0))).raw(world())
+    *_, of_lab = attempt(tamper=edits("lab", CorrectionsUsed, setting("count", 0))).raw(world())
     assert isinstance(of_lab, ProtocolError)
 
 
@@ -231,16 +194,6 @@ def test_the_coordinator_takes_no_memory_for_shapes_that_it_has_none_for(world: 
     with pytest.raises(StateError) as caught:
         of(world())
     assert caught.value.code == "E_MEMORY"
-
-
-def with_values(over: Any, party: str, change: Callable[[np.ndarray], None], **columns: Any) -> Any:
-    table, view = over.data[party]
-    name, first = next(iter(table.columns.items()))
-    values = first.values.copy()
-    change(values)
-    named = {**table.columns, name: NumericColumn(values), **columns}
-    over.data[party] = Table(table.ids, named, table.labels), view
-    return over
 
 
 def test_missing_cells_are_marked_in_a_column_of_their_own(world: Any, attempt: Any) -> None:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import numpy as np
 import pytest
-import torch
 
 from tests.thorough import every
+from tests.training.shares_attempts import KilledError, assert_same, kills, shares
 from vfl_node.errors import StateError
-from vfl_node.session import share_wire as wire
 from vfl_node.session.openings import OpeningLog
 from vfl_node.session.pins import MemoryPins
 from vfl_node.training.checkpoints import FileCheckpoints, MemoryCheckpoints
@@ -23,49 +21,8 @@ from vfl_node.training.hidden.trainer import _Training
 from vfl_node.transport.generated.vfl.v1.shares_pb2 import DealingTerms, MaskedShares
 
 TRAIN = {"layers": (3,), "epochs": 2, "batch_size": 12}
-ALIKE = ("steps", "results", "disclosures", "encoder", "rows", "warnings", "columns")
 DIGEST = "vfl_node.training.hidden.trainer.digest_of"
-
-
-@pytest.fixture(autouse=True)
-def small_messages(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that there are many, and the coordinator has to wait for the parties."""
-    monkeypatch.setattr(wire, "CHUNK_BYTES", 1 << 13)
-    monkeypatch.setattr(wire, "WINDOW", 1 << 11)
-    monkeypatch.setattr(wire, "_REPORTED", 1 << 8)
-
-
-class KilledError(Exception):
-    pass
-
-
-def kills(victim: str, at: int) -> Callable[[Any], None]:
-    """Kills a party that is about to send its message ``at``."""
-    left = at
-
-    def tamper(sent: Any) -> None:
-        nonlocal left
-        if sent.sender == victim:
-            if left <= 0:
-                raise KilledError
-            left -= 1
-
-    return tamper
-
-
-def assert_same(results: Any, whole: Any) -> None:
-    for ours, theirs in zip(results, whole, strict=True):
-        assert ours.weights.keys() == theirs.weights.keys()
-        assert all(torch.equal(ours.weights[name], theirs.weights[name]) for name in ours.weights)
-        assert len(ours.epochs) == len(theirs.epochs)
-        for name in ALIKE:
-            assert getattr(ours, name) == getattr(theirs, name), name
-
-
-def shares(of: Any, sender: str, receiver: str) -> list[bytes]:
-    return [each.values for each in of.sent(MaskedShares, sender, receiver)]
-
-
+pytestmark = pytest.mark.usefixtures("small_messages")
 MATRIX = [(2, "clinic", "owners"), (2, "lab", "none"), (2, "hub", "owners"), (3, "insurer", "none"), (3, "clinic", "none")]
 SOME = [(2, "lab", "none"), (2, "hub", "owners")]
 

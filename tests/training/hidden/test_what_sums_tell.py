@@ -14,7 +14,7 @@ from sklearn.metrics import roc_auc_score
 
 from tests.crypto.shares.together import Run
 from tests.training.hidden.test_measuring import program
-from tests.training.hidden.test_refusals import with_values
+from tests.training.shares_attempts import with_values
 from vfl_node.data.tables import NumericColumn, Table
 from vfl_node.errors import StateError
 from vfl_node.gdp import mu_of

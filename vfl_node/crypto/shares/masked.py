@@ -96,8 +96,8 @@ class CellMasks:
 
 
 def blocks_of(rows: int, width: int) -> Iterator[tuple[int, int]]:
-    """Where the blocks of a matrix begin and end."""
-    size = max(1, _CELLS_AT_ONCE // width)
+    """Where the blocks of a matrix begin and end, none with more rows than sums are exact for."""
+    size = max(1, min(_EXACT_ROWS, _CELLS_AT_ONCE // width))
     return ((start, min(start + size, rows)) for start in range(0, rows, size))
 
 

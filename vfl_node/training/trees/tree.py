@@ -35,10 +35,7 @@ from vfl_node.crypto.shares.sizes import words_of
 from vfl_node.crypto.shares.steps import larger
 from vfl_node.crypto.shares.values import Opened, Shared, join_columns
 from vfl_node.training.trees.gain import Splits, Sums, choose_splits
-from vfl_node.training.trees.plan import MOST_LEAF, SCORE_FRACTION, VALUE_FRACTION, TreesPlan
-
-PLACE_BITS = 32
-"""z counts modulo 2^PLACE_BITS in predictions, and so do scores."""
+from vfl_node.training.trees.plan import MOST_LEAF, PLACE_BITS, SCORE_FRACTION, VALUE_FRACTION, TreesPlan
 
 _ONE, _TWO = np.uint64(1), np.uint64(2)
 _RATE_FRACTION = 20
@@ -56,15 +53,15 @@ class Tree:
     chosen: tuple[Bits, ...]
     leaves: Shared
 
+    @classmethod
+    def nothing(cls, plan: TreesPlan) -> Tree:
+        """Zeros, as the dealer has of each tree."""
+        chosen = tuple(Bits(np.zeros(words_of(plan.width << level), np.uint64)) for level in range(plan.depth))
+        return cls(chosen, Shared(np.zeros(1 << plan.depth, np.uint64), SCORE_FRACTION))
+
     def flags(self, width: int) -> NDArray[np.uint8]:
         """The bits of all nodes, level by level, uint8[2^depth − 1, W]."""
         return np.concatenate([unpack_bits(bits.part, (1 << level, width)) for level, bits in enumerate(self.chosen)])
-
-
-def blank_tree(plan: TreesPlan) -> Tree:
-    """A tree with nobody's values, as the dealer has it."""
-    chosen = tuple(Bits(np.zeros(words_of((1 << level) * plan.width), np.uint64)) for level in range(plan.depth))
-    return Tree(chosen, Shared(np.zeros(1 << plan.depth, np.uint64), SCORE_FRACTION))
 
 
 async def grow_tree(
@@ -92,14 +89,14 @@ async def grow_tree(
         chosen.append(flags)
         if level + 1 < plan.depth:
             (shown,) = await machine.run(show_bits(ways))
-            x_left, z_left = await machine.run(_keep_left(shown, x), _keep_left(shown, z, plan.score_bits))
-            left, z_left = await machine.run(mask_apart(x_left, machine.parties), mask_value(z_left, plan.score_bits))
+            x_left, z_left = await machine.run(_keep_left(shown, x), _keep_left(shown, z, PLACE_BITS))
+            left, z_left = await machine.run(mask_apart(x_left, machine.parties), mask_value(z_left, PLACE_BITS))
             x, z = _weave(left, x - left), _weave(z_left, z - z_left)
     scaled = base[:, 0].times(-round(plan.rate * 2**_RATE_FRACTION), _RATE_FRACTION)
     (leaves,) = await machine.run(truncate(scaled, scaled.fraction - SCORE_FRACTION))
     if plan.loss == "log":
         leaves = await _cap(machine, leaves, round(MOST_LEAF * 2**SCORE_FRACTION))
-    added = await add_leaves(machine, z, ways, leaves, plan.score_bits)
+    added = await add_leaves(machine, z, ways, leaves)
     return Tree(tuple(chosen), leaves), scores + added
 
 
@@ -244,20 +241,19 @@ async def _cap(machine: ShareMachine, value: Shared, most: int) -> Shared:
     return (await larger(machine, low.times(-1), bound.times(-1))).times(-1)
 
 
-async def add_leaves(machine: ShareMachine, z: Opened, ways: Bits, leaves: Shared, bits: int) -> Shared:
-    """The value of each row's leaf, [n] modulo 2^bits.
+async def add_leaves(machine: ShareMachine, z: Opened, ways: Bits, leaves: Shared) -> Shared:
+    """The value of each row's leaf, [n] modulo 2^:data:`~.plan.PLACE_BITS`.
 
     Args:
         machine: of whoever runs it.
         z: of the last level's nodes, [K, n].
         ways: bits [n] of the rows that go left there.
         leaves: [2·K].
-        bits: that count, of z, too.
     """
     (opened,) = await machine.run(mask_value(_leaf_table(leaves)))
     (found,) = await machine.run(product(opened, z))
-    change, shown = await machine.run(mask_value(found[1:], bits), show_bits(ways))
-    (moved,) = await machine.run(_keep_left(shown, change, bits))
+    change, shown = await machine.run(mask_value(found[1:], PLACE_BITS), show_bits(ways))
+    (moved,) = await machine.run(_keep_left(shown, change, PLACE_BITS))
     return found[0] + moved[0]
 
 
