@@ -89,7 +89,11 @@ Line = list[Any]
 
 
 def recorded_job(text: str, folder: Path, seed: str = "golden") -> list[Line]:
-    hub = ", coordinator: hub" if any(word in text for word in ("flow: coordinator", "algorithm: hidden", "algorithm: trees")) else ""
+    hub = (
+        ", coordinator: hub"
+        if any(word in text for word in ("flow: coordinator", "algorithm: hidden", "algorithm: trees"))
+        else ""
+    )
     job = parse(f"name: golden\nparties: {{active: clinic, passive: lab{hub}}}\n{text}\n", Job, source="job")
     recorder = Recorder()
     seeds = {name: Randomness(f"{seed} {name}".encode().ljust(32)) for name in job.parties.all}

@@ -137,7 +137,7 @@ class TreeColumns(StoredEncoder):
         if not self.columns:  # one that splits nothing, so that there is one
             return Candidates(np.zeros((count, 1), np.uint16), [np.zeros((1, 1), np.bool_)])
         mine = rows >= 0
-        bins = np.zeros((count, len(self.columns)), np.uint16)
+        bins = np.zeros((count, len(self.columns)), np.uint16, order="F")  # read a column at a time
         for place, each in enumerate(self.columns):
             bins[mine, place] = each.bins_of(table.columns[each.name])[rows[mine]]
         return Candidates(bins, [_matrix_of(each) for each in self.columns])

@@ -48,9 +48,6 @@ class Sums:
     gradients: Shared
     hessians: Shared
 
-    def __sub__(self, other: Sums) -> Sums:
-        return Sums(self.gradients - other.gradients, self.hessians - other.hessians)
-
 
 @dataclass(frozen=True, eq=False)
 class Splits:
