@@ -28,6 +28,7 @@ import argparse
 import asyncio
 import json
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -79,6 +80,7 @@ def run(
 
     While it runs, ``watch`` is called with the process ``every`` so many seconds.
     """
+    shutil.rmtree(folder / "out", ignore_errors=True)
     (folder / "job.yaml").write_text(yaml.safe_dump(job_of(train, protocol=protocol)))
     data = [word for role in ("active", "passive") for word in ("--data", f"{role}={role}.parquet")]
     words = [sys.executable, "-m", "vfl_node", "run", "job.yaml", *data, "--out", "out"]
@@ -90,8 +92,7 @@ def run(
             time.sleep(every)
     if running.returncode:
         raise SystemExit((folder / "log").read_text()[-2000:])
-    report = json.loads((folder / "out" / "report.json").read_text())
-    subprocess.run(["rm", "-r", str(folder / "out")], check=True)
+    report: dict[str, Any] = json.loads((folder / "out" / "report.json").read_text())
     return report
 
 

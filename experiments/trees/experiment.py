@@ -44,16 +44,16 @@ from vfl_node.training.trees.tree import Tree
 DEALER = "notary"
 
 TRAIN: dict[str, Any] = {"algorithm": "trees", "trees": 10, "depth": 4, "bins": 16, "learning_rate": 0.3, "metrics_by": "none"}
-"""Of the comparison."""
+"""What is compared."""
 
 DEFAULTS: dict[str, Any] = {"algorithm": "trees", "metrics_by": "none"}
-"""Of the model that is attacked."""
+"""The model that is attacked."""
 
 MEMORISING: dict[str, Any] = {
     **{**DEFAULTS, "trees": 15, "depth": 6, "bins": 16},
     **{"least_rows": 1, "min_gain": 0.0, "learning_rate": 0.5, "l2": 0.1},
 }
-"""Of the control: leaves of single records."""
+"""The control: leaves of single records."""
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -292,15 +292,17 @@ class Plan:
     seeds: int
 
     def compared(self, data: str, share: float) -> list[Work]:
-        """Of each seed."""
+        """One for each seed."""
         return [Work(compare, {"data": data, "seed": seed, "share": share}) for seed in range(self.seeds)]
 
     def attacked(self, data: str, *, control: bool = False) -> list[Work]:
-        """Of each seed."""
+        """One for each seed."""
         return [Work(attack, {"data": data, "seed": seed, **(CONTROL if control else ATTACKED)}) for seed in range(self.seeds)]
 
     @property
     def works(self) -> list[Work]:
-        """All of these."""
-        each = [[*self.attacked(data), *(work for share in SHARES for work in self.compared(data, share))] for data in self.names]
-        return [*self.attacked(self.names[-1], control=True), *(work for works in each for work in works)]
+        """All of these, seed after seed, those of the whole tables' attacks at last."""
+        each = [*(self.compared(data, share) for data in self.names for share in SHARES)]
+        by_seed = [work for works in zip(*each, strict=True) for work in works]
+        attacked = [work for data in reversed(self.names) for work in self.attacked(data)]
+        return [*self.attacked(self.names[-1], control=True), *by_seed, *attacked]

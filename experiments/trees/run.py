@@ -21,7 +21,7 @@ from experiments.stored import complete
 from experiments.trees.experiment import CONTROL, DEFAULTS, MEMORISING, SHARES, TRAIN, Plan
 from vfl_node.process.logs import configure_logs
 
-REAL = ("default_credit", "adult")
+REAL = ("adult", "default_credit")
 MADE_UP = "made_up"
 ABOUT = Path(__file__).with_name("about.txt")
 
