@@ -94,6 +94,8 @@ class Watched:
         with suppress(OSError, ValueError, IndexError):  # a node ends
             for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
                 name = Path(Path(f"/proc/{child}/cmdline").read_text().split("\0")[-2]).parent.name
+                if not name:  # not yet a node
+                    continue
                 spent = Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[11:15]
                 self.cpu[name] = sum(map(int, spent)) / os.sysconf("SC_CLK_TCK")
                 (line,) = (line for line in Path(f"/proc/{child}/status").read_text().splitlines() if "VmHWM" in line)

@@ -301,8 +301,8 @@ class Plan:
 
     @property
     def works(self) -> list[Work]:
-        """All of these, seed after seed, those of the whole tables' attacks at last."""
+        """All of these, seed after seed, attacks first."""
         each = [*(self.compared(data, share) for data in self.names for share in SHARES)]
         by_seed = [work for works in zip(*each, strict=True) for work in works]
-        attacked = [work for data in reversed(self.names) for work in self.attacked(data)]
-        return [*self.attacked(self.names[-1], control=True), *by_seed, *attacked]
+        attacked = [work for works in zip(*map(self.attacked, reversed(self.names)), strict=True) for work in works]
+        return [*self.attacked(self.names[-1], control=True), *attacked, *by_seed]

@@ -10,13 +10,13 @@ command says so.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from experiments.inference.experiment import interval
+from experiments.inference.experiment import Work, interval
 from experiments.stored import complete
 from experiments.trees.experiment import CONTROL, DEFAULTS, MEMORISING, SHARES, TRAIN, Plan
 from vfl_node.process.logs import configure_logs
@@ -40,19 +40,26 @@ def page(plan: Plan, found: Mapping[str, Any]) -> str:
     compared, attacked = [], []
     for data in plan.names:
         for share in SHARES:
-            outcomes = [found[work.name] for work in plan.compared(data, share)]
+            outcomes = [found[work.name] for work in plan.compared(data, share) if work.name in found]
+            if not outcomes:
+                continue
             aucs = {way: np.array([outcome["auc"][way] for outcome in outcomes]) for way in ("psu", "psi", "scikit-learn")}
             apart = [interval(aucs[way] - aucs["scikit-learn"], 4) for way in ("psu", "psi")]
             shared = round(np.mean([outcome["shared"] for outcome in outcomes]))
             means = [f"{aucs[way].mean():.4f}" for way in ("psu", "psi", "scikit-learn")]
             worst = f"{np.abs(aucs['psu'] - aucs['psi']).max():.4f}"
-            compared.append(f"| {data} | {share:.0%} | {shared:,} | {' | '.join(means)} | {' | '.join(apart)} | {worst} |")
-        guesses = [found[work.name]["auc"] for work in plan.attacked(data)]
-        attacked.append(f"| {data}, default settings | {interval(guesses)} | {max(guesses):.3f} |")
-    guesses = [found[work.name]["auc"] for work in plan.attacked(MADE_UP, control=True)]
-    attacked.append(f"| control: leaves of single records, labels by coins | {interval(guesses)} | {max(guesses):.3f} |")
+            compared.append(
+                f"| {data} | {share:.0%} | {shared:,} | {len(outcomes)} | {' | '.join(means)} | {' | '.join(apart)} | {worst} |"
+            )
+        attacked += _guessed(f"{data}, default settings", plan.attacked(data), found)
+    attacked += _guessed("control: leaves of single records, labels by coins", plan.attacked(MADE_UP, control=True), found)
     text = ABOUT.read_text(encoding="utf-8")
     return text.format(seeds=plan.seeds, compared="\n".join(compared), attacked="\n".join(attacked), **TRAIN, **_sizes(CONTROL))
+
+
+def _guessed(what: str, works: Sequence[Work], found: Mapping[str, Any]) -> list[str]:
+    guesses = [found[work.name]["auc"] for work in works if work.name in found]
+    return [f"| {what} | {len(guesses)} | {interval(guesses)} | {max(guesses):.3f} |"] if guesses else []
 
 
 def _sizes(control: Mapping[str, Any]) -> dict[str, Any]:

@@ -140,7 +140,7 @@ def settings_of(job: Job, name: str, of: Tables, folder: Path) -> Settings:
         data=data,
         insecure_loopback=True,
         device="cpu",
-        policy=Policy(everyone=Limits(min_own_rows=1, min_peer_rows=1, unaligned=tuple(METHODS.own))),
+        policy=Policy(everyone=Limits(min_own_rows=1, min_peer_rows=1, least_rows=2, unaligned=tuple(METHODS.own))),
         group_threads=1,
         state_dir=folder,
     )

@@ -87,7 +87,7 @@ async def grow_tree(
             (shown,) = await machine.run(show_bits(ways))
             x_left, z_left = await machine.run(_keep_left(shown, x), _keep_left(shown, z, PLACE_BITS))
             left, z_left = await machine.run(mask_apart(x_left, machine.parties), mask_value(z_left, PLACE_BITS))
-            x, z = _split(machine, x, left), _split(machine, z, z_left)
+            x, z = _split_rows(machine, x, left), _split_rows(machine, z, z_left)
     scaled = base[:, 0].times(-round(plan.rate * 2**_RATE_FRACTION), _RATE_FRACTION)
     (leaves,) = await machine.run(truncate(scaled, scaled.fraction - SCORE_FRACTION))
     added = await add_leaves(machine, z, ways, leaves)
@@ -179,20 +179,20 @@ def _keep_left(shown: ShownBits, value: Opened, bits: int = BITS) -> Operation[S
     return Operation(result, dealt={"ones": (rows,), "both": shape}, correlated=correlate, dealt_bits=bits)
 
 
-def _split(machine: ShareMachine, whole: Opened, left: Opened) -> Opened:
+def _split_rows(machine: ShareMachine, whole: Opened, left: Opened) -> Opened:
     """Left and right children in turns."""
-    each = tuple(_beside(*pair) for pair in zip(whole.each, left.each, strict=True))
-    mask = _beside(whole.mask, left.mask)
-    difference = np.zeros(mask.shape, np.uint64) if machine.place == DEALER else _beside(whole.difference, left.difference)
+    each = tuple(_interleave(*pair) for pair in zip(whole.each, left.each, strict=True))
+    mask = _interleave(whole.mask, left.mask)
+    difference = np.zeros(mask.shape, np.uint64) if machine.place == DEALER else _interleave(whole.difference, left.difference)
     return Opened(difference, mask, left.fraction, each)
 
 
 def _split_sums(whole: Sums, left: Sums) -> Sums:
     pairs = (whole.gradients, left.gradients), (whole.hessians, left.hessians)
-    return Sums(*(Shared(_beside(one.part, other.part), one.fraction) for one, other in pairs))
+    return Sums(*(Shared(_interleave(one.part, other.part), one.fraction) for one, other in pairs))
 
 
-def _beside(whole: Ring, left: Ring) -> Ring:
+def _interleave(whole: Ring, left: Ring) -> Ring:
     """What is left, and the rest, in turns."""
     made = np.empty((2 * len(left), left.shape[1]), np.uint64)
     made[::2] = left
