@@ -1,12 +1,12 @@
 """Boosted trees in shares beside scikit-learn's on the intersection, and what a model that is revealed tells.
 
 Rows, owners and test rows are drawn as in :mod:`experiments.florist.experiment`: a quarter of the records is tested on; each of
-the others is lacked by either party with the same chance, so that a wanted share of the union is shared. Labels and the first half
-of the columns are the active party's.
+the others is lacked by either party with the same chance, so that a wanted share of the union is shared. Labels and the first
+half of the columns are the active party's.
 
 *psu* and *psi*: the product's own trainer and dealer over memory channels, over the union and over the shared records, with the
-splits and leaves that they open. *scikit-learn*: ``HistGradientBoostingClassifier`` on the shared records with all columns, of the
-same depth, bins, trees, rate and λ. A category is a column of 0 and 1 there, as it is a candidate of its own here.
+splits and leaves that they open. *scikit-learn*: ``HistGradientBoostingClassifier`` on the shared records with all columns, of
+the same depth, bins, trees, rate and λ. A category is a column of 0 and 1 there, as it is a candidate of its own here.
 """
 
 from __future__ import annotations
