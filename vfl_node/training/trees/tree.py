@@ -82,7 +82,7 @@ async def grow_tree(
     for level in range(plan.depth):
         sums = await _sum_level(machine, plan, cells, left)
         if above is not None:
-            sums = _weave_sums(sums, above - sums)
+            sums = _split_sums(above, sums)
         above = sums
         splits = await choose_splits(machine, plan, sums, base)
         flags, ways, base = await _route(machine, plan, cells, splits, z, base)
@@ -91,7 +91,7 @@ async def grow_tree(
             (shown,) = await machine.run(show_bits(ways))
             x_left, z_left = await machine.run(_keep_left(shown, x), _keep_left(shown, z, PLACE_BITS))
             left, z_left = await machine.run(mask_apart(x_left, machine.parties), mask_value(z_left, PLACE_BITS))
-            x, z = _weave(left, x - left), _weave(z_left, z - z_left)
+            x, z = _split_rows(machine, x, left), _split_rows(machine, z, z_left)
     scaled = base[:, 0].times(-round(plan.rate * 2**_RATE_FRACTION), _RATE_FRACTION)
     (leaves,) = await machine.run(truncate(scaled, scaled.fraction - SCORE_FRACTION))
     if plan.loss == "log":
@@ -185,20 +185,25 @@ def _keep_left(shown: ShownBits, value: Opened, bits: int = BITS) -> Operation[S
     return Operation(result, dealt={"ones": (rows,), "both": shape}, correlated=correlate, dealt_bits=bits)
 
 
-def _weave(left: Opened, right: Opened) -> Opened:
+def _split_rows(machine: ShareMachine, whole: Opened, left: Opened) -> Opened:
     """Left and right children in turns."""
-    each = tuple(_interleave(*pair) for pair in zip(left.each, right.each, strict=True))
-    difference, mask = _interleave(left.difference, right.difference), _interleave(left.mask, right.mask)
+    each = tuple(_interleave(*pair) for pair in zip(whole.each, left.each, strict=True))
+    mask = _interleave(whole.mask, left.mask)
+    difference = np.zeros(mask.shape, np.uint64) if machine.place == DEALER else _interleave(whole.difference, left.difference)
     return Opened(difference, mask, left.fraction, each)
 
 
-def _weave_sums(left: Sums, right: Sums) -> Sums:
-    pairs = (left.gradients, right.gradients), (left.hessians, right.hessians)
+def _split_sums(whole: Sums, left: Sums) -> Sums:
+    pairs = (whole.gradients, left.gradients), (whole.hessians, left.hessians)
     return Sums(*(Shared(_interleave(one.part, other.part), one.fraction) for one, other in pairs))
 
 
-def _interleave(left: Ring, right: Ring) -> Ring:
-    return np.stack([left, right], axis=1).reshape(-1, left.shape[1])
+def _interleave(whole: Ring, left: Ring) -> Ring:
+    """What is left, and the rest, in turns."""
+    made = np.empty((2 * len(left), left.shape[1]), np.uint64)
+    made[::2] = left
+    np.subtract(whole, left, out=made[1::2])
+    return made
 
 
 async def follow_trees(machine: ShareMachine, cells: Sequence[MaskedCells], trees: Sequence[Tree]) -> Shared:
@@ -222,7 +227,7 @@ async def follow_trees(machine: ShareMachine, cells: Sequence[MaskedCells], tree
             shown = await machine.run(*map(show_bits, ways))
             kept = await machine.run(*(_keep_left(*pair, PLACE_BITS) for pair in zip(shown, places, strict=True)))
             left = await machine.run(*(mask_value(each, PLACE_BITS) for each in kept))
-            places = [_weave(one, z - one) for one, z in zip(left, places, strict=True)]
+            places = [_split_rows(machine, *pair) for pair in zip(places, left, strict=True)]
     total = Shared(np.zeros(rows, np.uint64), SCORE_FRACTION)
     tables = await machine.run(*(mask_value(_leaf_table(tree.leaves)) for tree in trees))
     found = await machine.run(*map(product, tables, places))
