@@ -238,7 +238,7 @@ def _matrix(records: Records, rows: NDArray[np.int64]) -> Floats:
         if isinstance(column, CategoricalColumn):
             parts.append(np.equal.outer(column.codes[rows], np.arange(len(column.levels))).astype(np.float64))
         else:
-            parts.append(values_of(column)[rows][:, None])
+            parts.append(values_of(column)[rows][:, None].astype(np.float64))
     return np.concatenate(parts, axis=1)
 
 
