@@ -116,6 +116,24 @@ def test_what_is_learnt_was_declared(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 @needs_onnx
+@pytest.mark.parametrize("to", ["lab", "clinic"])
+def test_no_half_leaves_whose_labels_noise_on_gradients_does_not_cover(to: str, tmp_path: Path) -> None:
+    """The half that predicts learns from labels without noise, so ε of gradients would say too little."""
+    clinic, lab = tables()
+    settings = {"active": {"defences": [{"name": "dp", "max_grad_norm": 1.0, "noise_multiplier": 6.0}]}}
+    job = {"parties": {"active": "clinic", "passive": ["lab"]}, "align": {"protocol": "psi"}, "train": SPLIT}
+    job |= {"export": {"joint": to}}
+    given: dict[str, Any] = {"active": clinic, "passive": lab, "out": tmp_path, "progress": False, "settings": settings}
+    if to == "clinic":
+        run(job, **given)
+        assert json.loads((tmp_path / "report.json").read_text())["training"]["split"]["label_privacy"]["epsilon"]
+        return
+    with pytest.raises(UsageError, match="learns from labels without noise") as caught:
+        run(job, **given)
+    assert (caught.value.code, caught.value.for_peer) == ("E_CONFIG", "its settings do not allow export")
+
+
+@needs_onnx
 def test_what_has_arrived_is_written_as_an_export_would(arrived: Any, tmp_path: Path) -> None:
     train(*WAYS["logistic"], tmp_path / "out")
     outcome = JobOutcome(tmp_path / "job")
@@ -277,6 +295,26 @@ def no_metadata(document: Any) -> None:
     document.ClearField("metadata_props")
 
 
+def no_name_of_an_input(document: Any) -> None:
+    document.graph.input[0].ClearField("name")
+
+
+def no_version_of_operators(document: Any) -> None:
+    document.opset_import[0].ClearField("version")
+
+
+def no_key(document: Any) -> None:
+    document.metadata_props[0].ClearField("key")
+
+
+def no_value(document: Any) -> None:
+    document.metadata_props[0].ClearField("value")
+
+
+def many_axes(document: Any) -> None:
+    document.graph.initializer[0].dims.extend([1] * 4)  # as many elements as before: only the axes are too many
+
+
 def of_another_job(document: Any) -> None:
     document.metadata_props[0].value = document.metadata_props[0].value.replace("trial-1", "trial-2")
 
@@ -298,7 +336,7 @@ def test_an_honest_half_passes(honest: Any) -> None:
     model, due, half = honest
     form = check_model(model, due)
     assert dict(form.about.reads) == dict(half.about.reads)
-    assert len(BAD) == 16
+    assert len(BAD) == 21
 
 
 @needs_onnx
@@ -319,6 +357,15 @@ def test_many_fields_are_refused_before_they_take_memory(honest: Any, monkeypatc
     # an empty node of two bytes would take some tens of them
     with pytest.raises(ProtocolError):
         check_model(b"\x3a\x80\x80\x04" + b"\x0a\x00" * 32_768, due)
+
+
+@needs_onnx
+def test_a_long_text_of_what_a_half_says_is_not_parsed(honest: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, due, _ = honest
+    monkeypatch.setattr("vfl_node.export.received.MOST_HALF_CARD_BYTES", 100)
+    monkeypatch.setattr("vfl_node.export.received.FORM", None)
+    with pytest.raises(ProtocolError, match="more of itself than a card"):
+        check_model(model, due)
 
 
 @needs_onnx
@@ -366,6 +413,15 @@ def test_sql_is_one_select_from_the_records() -> None:
         "SELECT hex(id) FROM records",
         "SELECT id /*! INTO OUTFILE 'x' */ FROM records",
         "INSERT INTO records (id) VALUES (1)",
+        "SELECT a.id FROM records a, records b",
+        "SELECT id FROM records JOIN records AS step1",
+        "SELECT id FROM records UNION ALL SELECT id FROM step1",
+        "WITH step1 AS (SELECT id FROM records), step2 AS (SELECT a.id FROM step1 a, step1 b) SELECT id FROM step2",
+        "WITH step1 AS (SELECT id FROM records UNION ALL SELECT id FROM records) SELECT id FROM step1",
+        "SELECT id FROM records ORDER BY id",
+        "QUERY PLAN SELECT id FROM records",
+        "SELECT 1",
+        "VALUES (1)",
         "",
     ):
         with pytest.raises(ProtocolError):

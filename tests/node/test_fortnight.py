@@ -170,9 +170,12 @@ class Fortnight:
         stands = self.schedule()
         left: dict[str, Any] = {key: stands[key] for key in ("next", "became", "paused", "refusals", "last_job", "ended")}
         job_id = f"daily-{BEGIN + timedelta(days=day):%Y%m%d}"
-        for name in NODES:
-            view = self.federation.view(name, job_id)
-            why = (view.get("error") or {}).get("code") if name == "clinic" else None
+        views = {name: self.federation.view(name, job_id) for name in NODES}
+        codes = {(view.get("error") or {}).get("code") for view in views.values()} - {None}
+        why = "E_BUDGET" if "E_BUDGET" in codes else "".join(sorted(codes))  # who refuses first may die before it says so
+        if left["ended"] != "done" and job_id == left["last_job"]:
+            left["ended"] = why
+        for name, view in views.items():
             left[name] = [view.get("state"), why, self.used(name)]
             if view.get("state") == "done":
                 report = self.federation.report(name, job_id)

@@ -39,11 +39,13 @@ def text(passive: tuple[str, ...]) -> str:
 class Nodes(KilledJobs):
     """As its base, with reports compared without what depends on attempts."""
 
+    section = "hidden"
+
     def outcome(self, job_id: str) -> dict[str, Any]:
         left = super().outcome(job_id)
         for report, _ in left.values():
             for key in TOLD:
-                report["training"]["hidden"].pop(key)
+                report["training"][self.section].pop(key)
         return left
 
     def phase(self, job: str, victim: str, phase: str) -> int:
@@ -51,7 +53,7 @@ class Nodes(KilledJobs):
         places = self.clean(job)[1][victim]
         end = "dealt" if victim == "notary" else "updated"
         first, last = places.index(end), len(places) - 1 - places[::-1].index(end)
-        begins = places.index("batches") if victim == "notary" else places.index("toss")
+        begins = places.index("toss") if victim != "notary" else places.index("batches") if "batches" in places else 0
         ends = places.index("keep")
         bounds = {"setup": (begins, first), "epoch": (first, last), "measure": (last, ends)}[phase]
         return sum(bounds) // 2 + 1
@@ -162,9 +164,9 @@ def ids(rows: Any) -> list[str]:
 class Predicting:
     """Nodes that have trained a model in shares over one alignment, and kept it for predictions."""
 
-    def __init__(self, nodes: Nodes, align: str, passive: tuple[str, ...] = TWO) -> None:
+    def __init__(self, nodes: Nodes, job: str, passive: tuple[str, ...] = TWO) -> None:
         self.nodes, self.federation, self.data = nodes, nodes.federation, ("clinic", *passive)
-        self.text = text(passive).replace("psu", align) + SERVED
+        self.text = job + SERVED
         self.model = nodes.submit(self.text)
         for name in nodes.names:
             assert self.federation.end(name, self.model)["state"] == "done", self.federation.log(name)[-3000:]
@@ -209,12 +211,12 @@ TWO_WITH_DATA = ("clinic", *TWO)
 
 @pytest.fixture(scope="module")
 def intersection(nodes: Nodes) -> Predicting:
-    return Predicting(nodes, "psi")
+    return Predicting(nodes, text(TWO).replace("psu", "psi"))
 
 
 @pytest.fixture(scope="module")
 def union(nodes: Nodes) -> Predicting:
-    return Predicting(nodes, "psu")
+    return Predicting(nodes, text(TWO))
 
 
 def near(said: list[str], expected: list[float]) -> bool:
@@ -358,7 +360,7 @@ def test_shares_that_are_lost_may_be_put_back(intersection: Predicting, tmp_path
 
 @pytest.mark.slow
 def test_predictions_of_three_parties_with_data(four: Nodes, several: SeveralTrial, tmp_path: Path) -> None:
-    asked = Predicting(four, "psi", THREE)
+    asked = Predicting(four, text(THREE).replace("psu", "psi"), THREE)
     expected = asked.together(tmp_path)
     for name in asked.data:
         ended, (_, *known) = asked.ask(name, tmp_path, "\n".join(["id", *ids((20, 119, 60))]))

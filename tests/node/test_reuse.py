@@ -100,6 +100,14 @@ def test_of_a_job_that_only_aligned_rows_are_held_out_anew(kept: Kept) -> None:
     assert splits[0] == splits[1] == kept.job_folder("second", "clinic").split.read_bytes()
 
 
+def test_rows_are_held_out_as_before_after_a_job_that_only_aligned(kept: Kept) -> None:
+    assert kept.run("aligned", "align: {reuse: first, protocol: psu}\n") == [None, None]
+    kept.end("aligned")
+    assert kept.run("second", AGAIN.replace("first", "aligned")) == [None, None]
+    splits = [kept.job_folder(job_id, name).split.read_bytes() for job_id in ("first", "second") for name in ROLES]
+    assert len(set(splits)) == 1
+
+
 def lines_of(kept: Kept, name: str) -> tuple[str, list[str]]:
     head, *rows = kept.files[name].read_text().splitlines()
     return head, rows
@@ -462,6 +470,8 @@ def test_only_a_job_of_the_same_parties_tables_and_terms_may(tmp_path: Path) -> 
         forget_alignments(store, 2)
         check_reuse(store, job("align: {protocol: psi, reuse: first-0}"))
         store.update(agreed, state="failed", code="E_CANCELLED")
+        damaged = store.add(auto, submitter="clinic", job_id="damaged")  # cannot go on, and keeps no other job from that
+        (store.job_folder(damaged).path / "reused").write_bytes(b"first-0")
         forget_alignments(store, 2)
         check_reuse(store, job("align: {protocol: psi, reuse: first-1}"))
         with pytest.raises(StateError, match="of job first-0 is not kept here"):

@@ -18,7 +18,7 @@ from vfl_node.configuration.models import parse
 from vfl_node.errors import PeerLost, PolicyError, ProtocolError, UsageError
 from vfl_node.estimate.memory import check_steps, frame_bytes, need
 from vfl_node.execution.folder import JobFolder
-from vfl_node.execution.sweep import DueStep, TrialStep, due, tell_kept
+from vfl_node.execution.sweep import DueStep, SweepTrials, TrialStep, due, tell_kept
 from vfl_node.job import Job, parse_job
 from vfl_node.job.costs import TableShape
 from vfl_node.node.partners import Partner
@@ -135,6 +135,33 @@ def test_bytes_are_those_of_a_run_that_nobody_disturbed(trials: Trials, text: st
         for before, after in zip(undisturbed, found, strict=True):
             assert before.keys() == after.keys()
             assert all(np.array_equal(before[key], after[key]) for key in before)
+
+
+def test_a_sweep_that_began_anew_goes_on_from_no_later_step(trials: Trials) -> None:
+    """One party's only common checkpoint is damaged: all begin again, and a second death goes on from that."""
+    trials.last = 75
+    trials.run("job", HALVING)
+    begun = sorted((trials.job_folder("job", "lab").checkpoints).iterdir())
+    late = int(begun[-1].name[1:])
+    assert late > 3
+    for path in begun:
+        for file in path.iterdir():
+            file.write_bytes(file.read_bytes()[:-1])
+    trials.last = 30
+    trials.run("job", HALVING, attempt=2)
+    folder = trials.job_folder("job", "clinic")
+    assert any(int(path.name[1:]) >= late - 1 for path in folder.checkpoints.iterdir()), "what it had before is there still"
+    assert SweepTrials(folder).points()
+    assert {int(point[1:4]) for point in SweepTrials(folder).points()} <= {0, 1, 2}
+    trials.last = 0
+    assert trials.run("job", HALVING, attempt=3) == [None, None]
+    trials.series = 1
+    assert trials.run("job", HALVING) == [None, None]
+    found = weights(trials, "job")
+    trials.series = 0
+    assert all(
+        np.array_equal(of[key], other[key]) for of, other in zip(found, weights(trials, "job"), strict=True) for key in of
+    )
 
 
 def test_halving_keeps_the_best_of_each_rung(trials: Trials) -> None:

@@ -170,6 +170,18 @@ def test_more_jobs_than_are_kept_apart_are_one_sum_and_one_that_goes_on_is_not_f
     assert len(list((tmp_path / "lab").glob("labels-*.kept"))) == 2  # and that there is one
 
 
+def test_trials_that_go_on_after_many_others_count_once(tmp_path: Path) -> None:
+    """As those of a sweep by halving do, whose first is named as the job."""
+    memory, most = Partner(tmp_path, "lab"), MOST_JOBS + 4
+    for number in (*range(most), 0, 1, 2):
+        History(memory, "about", 1, f"job.t{number:03d}" if number else "job", NAMES).keep_at(scored(number))
+    assert History(memory, "about", 1, "later", NAMES).trainings == most
+    for number in range(MOST_JOBS):  # later jobs take their places
+        History(memory, "about", 1, f"later-{number}", NAMES).keep_at(scored(number))
+    History(memory, "about", 1, "job", NAMES).keep_at(scored(0))
+    assert History(memory, "about", 1, "other", NAMES).trainings == most + MOST_JOBS + 1  # the control: it counts twice
+
+
 def test_two_jobs_at_once_do_not_undo_each_other(tmp_path: Path) -> None:
     memory = Partner(tmp_path, "lab")
     one, two = (History(memory, "about", 1, name, NAMES) for name in ("one", "two"))

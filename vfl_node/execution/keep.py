@@ -85,8 +85,9 @@ def keep(
     if aligned and trained and trained.weights and not folder.trial.keeps and not session.job.align.spec.by_similarity:
         own = aligned.alignment.rows[aligned.alignment.owned]
         write_checked(folder.columns, NotedTable.from_table(run.data.table.take(own)).to_json())
-    if trained and trained.split and not folder.trial.keeps:
-        write_checked(folder.split, trained.split)
+    # One that holds out no rows hands on how the job did whose alignment it has used again.
+    if (split := (trained and trained.split) or session.attempt.split) and not folder.trial.keeps:
+        write_checked(folder.split, split)
     report = envelope.build(
         job=session.job,
         job_id=session.attempt.job_id,

@@ -110,7 +110,8 @@ class SweepTrials:
 
     def points(self) -> list[str]:
         """Where this party can go on, oldest first: checkpoints of the last steps that have any."""
-        begun = sorted(int(path.name[1:]) for path in self._folder.checkpoints.glob("t*"))
+        done = len(self._read())  # later ones are of a run that all began anew, and say nothing of what is due then
+        begun = sorted(number for path in self._folder.checkpoints.glob("t*") if (number := int(path.name[1:])) <= done)
         return [f"t{number:03d}-{name}" for number in begun[-3:] for name in self._checkpoints(number).names()][-4:]
 
     async def run(self, session: Session, data: TrainingData, trainer: Trainer, resume: str | None) -> Trained:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 import sqlite3
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -24,6 +25,7 @@ from vfl_node.export.loaded import FORM, FileForm
 from vfl_node.halves.graph import ABOUT, IR_VERSION, ML, ML_OPSET, OPERATORS, OPSET, TYPE_BYTES
 from vfl_node.halves.half import About
 from vfl_node.halves.statement import TABLE, quote
+from vfl_node.transport.bounds import MOST_HALF_CARD_BYTES
 from vfl_node.transport.fields import read_varint
 
 MOST_FIELDS = 4_000_000
@@ -32,8 +34,15 @@ MOST_FIELDS = 4_000_000
 MOST_COLUMNS = 2_000
 """Columns of a table in SQLite."""
 
+MOST_AXES = 4
+"""More axes than a constant of an export has."""
+
 FUNCTIONS = frozenset({"abs", "ln", "sqrt"})
 """What a SELECT of an export calls (:mod:`vfl_node.halves.statement`)."""
+
+_QUOTED = re.compile(r"""--[^\n]*|'(?:[^']|'')*'|"(?:[^"]|"")*\"""")
+_BEGIN, _SELECT, _FROM = (re.compile(rf"\b{words}\b", re.IGNORECASE) for words in ("(?:WITH|SELECT)", "SELECT", "FROM"))
+_WHOLE_FROM = re.compile(r"\bFROM\s+(\w+)\s*(?=[);]|$)", re.IGNORECASE)
 
 Value = int | memoryview
 
@@ -62,7 +71,7 @@ def check_model(model: bytes, due: About) -> FileForm:
     """
     try:
         return _FileWalk(due.party).check(memoryview(model), due)
-    except (IndexError, UnicodeDecodeError, ValidationError, RecursionError):
+    except (LookupError, UnicodeDecodeError, ValidationError, RecursionError):  # also of a field that is not there
         raise refuse(due.party, "is no ONNX file of a half") from None
 
 
@@ -89,6 +98,7 @@ def check_sql(text: bytes, form: FileForm) -> None:
         database.execute(f"CREATE TABLE {TABLE} ({columns})")
         database.set_authorizer(_authorise)
         database.execute(f"EXPLAIN {text.decode()}")
+        _check_steps(text.decode(), party)
     except (sqlite3.Error, sqlite3.Warning, ValueError):
         raise refuse(party, "has SQL that no export writes") from None
     finally:
@@ -103,6 +113,18 @@ def refuse(party: str, what: str) -> ProtocolError:
         hint=f"nothing of it was stored. Ask the owner of {party} which software its node runs",
         for_peer="the half that it got is not one that this version writes",
     )
+
+
+def _check_steps(text: str, party: str) -> None:
+    """Refuse what is not a chain of steps: each selects from the one before alone, the first from the table of records.
+
+    So there is no join, which may give any number of rows. Raises ProtocolError (``E_EXPORT``).
+    """
+    bare = _QUOTED.sub("", text).strip()
+    chosen, sources = _SELECT.findall(bare), _WHOLE_FROM.findall(bare)
+    due = [TABLE, *(f"step{place}" for place in range(1, len(chosen)))]
+    if not _BEGIN.match(bare) or sources != due or len(_FROM.findall(bare)) != len(due):
+        raise refuse(party, "has SQL that no export writes")
 
 
 def _authorise(action: int, first: str | None, second: str | None, *_: object) -> int:
@@ -129,7 +151,7 @@ class _FileWalk:
                 versions[_text(parts.get("domain", memoryview(b"")))] = parts["version"]
             elif key == "property":
                 parts = dict(self._fields(_bytes(value), _PROPERTY))
-                about = FORM.validate_json(bytes(_bytes(parts["value"]))) if _text(parts["key"]) == ABOUT else None
+                about = self._parse_about(_bytes(parts["value"])) if _text(parts["key"]) == ABOUT else None
             elif key == "ir_version" and value != IR_VERSION:
                 raise refuse(self._party, "is of another version of ONNX")
         if versions != {"": OPSET, ML: ML_OPSET}:
@@ -140,6 +162,12 @@ class _FileWalk:
         if replace(said, reads=due.reads, rows=due.rows, classes=due.classes) != due:
             raise refuse(self._party, "says that it is of another job, party or model")
         return about
+
+    def _parse_about(self, text: memoryview) -> FileForm:
+        """What the half says of itself. Lists of JSON take some tens of times their text, so that has the bound of a card."""
+        if len(text) > MOST_HALF_CARD_BYTES:
+            raise refuse(self._party, "says more of itself than a card has")
+        return FORM.validate_json(bytes(text))
 
     def _graph(self, graph: memoryview) -> set[str]:
         """The names of its inputs."""
@@ -176,7 +204,7 @@ class _FileWalk:
                 kind = _number(value)
             elif key == "raw":
                 raw = len(_bytes(value))
-        if kind not in TYPE_BYTES or raw != math.prod(shape) * TYPE_BYTES[kind]:
+        if len(shape) > MOST_AXES or kind not in TYPE_BYTES or raw != math.prod(shape) * TYPE_BYTES[kind]:
             raise refuse(self._party, "has a constant that no export has")
 
     def _fields(self, data: memoryview, known: Mapping[int, str]) -> Iterator[tuple[str, Value]]:

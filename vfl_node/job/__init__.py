@@ -159,17 +159,7 @@ class Job(Frozen):
 
     def _check_sweep(self, sweep: Sweep) -> None:
         """Refuse a sweep that this job cannot choose by, and one of whose trials is no training."""
-        if not (self.train and self.train.traits.sweeps):
-            able = " and ".join(name for name, config in TRAINERS.usable() if config.traits.sweeps)
-            raise ValueError(f"sweep is for train.algorithm: {able}: leave it out")
-        if not self.evaluate.validation_fraction:
-            raise ValueError("sweep chooses by validation rows: set evaluate.validation_fraction, such as to 0.1")
-        if self.evaluate.repeats > 1:
-            raise ValueError("sweep trains each trial once: leave evaluate.repeats out")
-        if sweep.choose == "auc" and "auc" not in self.evaluate.metrics:
-            raise ValueError("sweep.choose: auc needs auc in evaluate.metrics")
-        if unknown := sorted(set(sweep.over) - set(type(self.train).model_fields)):
-            raise ValueError(f"sweep.over: {unknown[0]} is no key of train")
+        sweep.check(self)
         for number, setting in enumerate(sweep.settings()):
             try:
                 self.trial(number)

@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple
 from pydantic import Field, field_validator, model_validator
 
 from vfl_node.configuration.models import Frozen
+from vfl_node.job.training import TRAINERS, TrainingJob
 
 MOST_TRIALS, MOST_COMBINATIONS, HALVING_ETA = 64, 4096, 3
 
@@ -87,6 +88,20 @@ class Sweep(Frozen):
         if not self.trials and combinations > MOST_TRIALS:
             raise ValueError(f"{combinations} combinations are more than {MOST_TRIALS}: say by: drawn and trials")
         return self
+
+    def check(self, job: TrainingJob) -> None:
+        """Raises ValueError unless the job trains what can be swept, and measures what trials are chosen by."""
+        if not (job.train and job.train.traits.sweeps):
+            able = " and ".join(name for name, config in TRAINERS.usable() if config.traits.sweeps)
+            raise ValueError(f"sweep is for train.algorithm: {able}: leave it out")
+        if not job.evaluate.validation_fraction:
+            raise ValueError("sweep chooses by validation rows: set evaluate.validation_fraction, such as to 0.1")
+        if job.evaluate.repeats > 1:
+            raise ValueError("sweep trains each trial once: leave evaluate.repeats out")
+        if self.choose == "auc" and "auc" not in job.evaluate.metrics:
+            raise ValueError("sweep.choose: auc needs auc in evaluate.metrics")
+        if unknown := sorted(set(self.over) - set(type(job.train).model_fields)):
+            raise ValueError(f"sweep.over: {unknown[0]} is no key of train")
 
     def settings(self) -> list[dict[str, Any]]:
         """What each trial says of ``over``, in their order, which is the same at all parties."""

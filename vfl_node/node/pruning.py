@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Protocol
 
 import structlog
 
+from vfl_node.errors import StateError
 from vfl_node.execution.folder import JobFolder
 from vfl_node.execution.reuse import reused_job
 from vfl_node.node.record import Record
@@ -67,17 +69,19 @@ def forget_alignments(stored: StoredJobs, keep: int) -> None:
 
 
 def _find_needed(records: Sequence[Record], folders: Path) -> set[str]:
-    """The jobs whose models or alignments jobs use that have not ended. Raises StateError: what one has kept is damaged."""
+    """The jobs whose models or alignments jobs use that have not ended."""
     going = [record for record in records if not record.over and not record.damaged]
     return {job_id for record in going if (job_id := _find_used(record, folders / record.id))}
 
 
 def _find_used(record: Record, path: Path) -> str | None:
-    """The job whose model or alignment this one uses; None: none, or it has not agreed on any."""
+    """The job whose model or alignment this one uses; None: none, or it has not agreed on any, or cannot go on."""
     if record.predict:
         model: str = record.predict["model"]
         return model
-    return reused_job(record.job, path)
+    with suppress(StateError):  # what it has kept is damaged: it will end by that, and until then others are pruned
+        return reused_job(record.job, path)
+    return None
 
 
 def choose(records: Sequence[Record], folders: Path, limits: Retention, *, models: bool) -> list[Record]:

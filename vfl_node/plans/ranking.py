@@ -114,7 +114,7 @@ def warn(case: Case) -> Iterator[str]:
         classes = "rows are made up for records that a party lacks; the model is less good than over shared records alone"
         yield REGRESSION_LOSS if case.answers.aim == "regression" else classes
     if kind := case.unbounded:
-        yield f"nothing bounds what its opened model tells of single records: each owner must allow it (unbounded_models: {kind})"
+        yield f"nothing bounds what its opened model tells of records: each owner must allow it (unbounded_models: {kind})"
     if case.has_few:
         yield (
             f"about {case.answers.shared:,} records are shared: below about {case.enough_shared:,} the active party's own "

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, get_args
 
 from vfl_node.job import Job
 from vfl_node.job.training import TrainerConfig
@@ -128,7 +128,7 @@ def _rule_out(combination: Combination, answers: Answers) -> Iterator[tuple[str,
         yield said_aim, f"It trains a model, and you said {said_aim}."
     elif config is not None and (aim == "regression") != (_task(answers, config) == "regression"):
         yield said_aim, f"It does not learn {'numbers' if aim == 'regression' else 'classes'}, and you said {said_aim}."
-    elif config is not None and aim == "multiclass" and config.model_fields["classes"].annotation == Literal[2]:
+    elif config is not None and aim == "multiclass" and get_args(config.model_fields["classes"].annotation) == (2,):
         yield said_aim, f"It tells two classes apart, and you said {said_aim}."
     if spec.by_similarity and aim == "count":
         yield said_aim, f"It finds similar records and counts no shared ones, and you said {said_aim}."

@@ -16,7 +16,7 @@ class ColumnFigures(Section):
 
     name: str
     kind: Literal["numeric", "categorical", "date", "list"]
-    transform: ScalingMethod | None = Field(
+    transform: ScalingMethod | Literal["cuts"] | None = Field(
         description="how numbers, or the days of a date, are scaled; null for categories, and for a column that is left out"
     )
     levels: Count | None = Field(

@@ -25,7 +25,7 @@ from vfl_node.settings.limits import Limits
 from vfl_node.training.hidden import alone
 from vfl_node.training.hidden.config import Hidden
 from vfl_node.training.hidden.kept import KeptShares
-from vfl_node.training.hidden.prediction.predictor import HiddenPredictor
+from vfl_node.training.hidden.predictor import HiddenPredictor
 from vfl_node.training.predictor import KeptHalf, StoredModel
 from vfl_node.transport.memory import memory_network, run_together
 from vfl_node.transport.recorder import Recorder

@@ -19,7 +19,7 @@ from tests.training.predicting import Request
 from vfl_node.crypto.shares.ring import Ring
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import NumericColumn, Table
-from vfl_node.training.hidden.prediction import answers
+from vfl_node.training.shares.prediction import answers
 
 ASKS = examples(256, fewer=48)
 CUT = 40
@@ -44,17 +44,17 @@ def watched() -> Iterator[Seen]:
     """The asker sees x + r of a cut and the answer v: x is in (v − 1, v] steps + the bits of x + r that were cut off."""
     seen, answer = Seen(), answers.answer
 
-    async def watch(machine: Any, model: Any, rows: int, own: Ring | None, offset: Ring | None, to: int) -> Ring:
+    async def watch(machine: Any, form: Any, shares: Any, rows: int, own: Ring | None, offset: Ring | None, to: int) -> Ring:
         if own is None:
-            return await answer(machine, model, rows, own, offset, to)
+            return await answer(machine, form, shares, rows, own, offset, to)
         for row, added in zip(own, offset if offset is not None else (), strict=offset is not None):
             seen.offsets[machine.place, row.tobytes()].append(int(added[0]))
         opened, before = [], machine._seen
         machine._seen = lambda section, number, of: (opened.append(of), before(section, number, of))
-        low = await answer(machine, model, rows, own, offset, to)
+        low = await answer(machine, form, shares, rows, own, offset, to)
         if machine.place == to:
             (cut,) = opened[-2]  # the last one is the answer
-            ends = answers.read(low, model.form) * 16 + np.ldexp((cut & np.uint64((1 << CUT) - 1)).astype(float), -CUT)
+            ends = answers.read(low, form) * 16 + np.ldexp((cut & np.uint64((1 << CUT) - 1)).astype(float), -CUT)
             for row, end in zip(own, ends[:, 0], strict=True):
                 seen.intervals[row.tobytes()].append(float(end))
         return low

@@ -16,7 +16,7 @@ from vfl_node.execution.extras import Extras
 from vfl_node.execution.simulation import simulate
 from vfl_node.job import Job
 from vfl_node.report.envelope import Report
-from vfl_node.training.hidden.prediction import answers
+from vfl_node.training.shares.prediction import answers
 
 pytestmark = pytest.mark.usefixtures("silent")
 

@@ -28,11 +28,11 @@ from vfl_node.errors import DataError, PolicyError, ProtocolError, StateError, U
 from vfl_node.job import Job
 from vfl_node.node.counts import PartnerCounts
 from vfl_node.settings.limits import Budgets, Limits
-from vfl_node.training.hidden.kept import StoredShares, commitment_to
 from vfl_node.training.hidden.network import Form
-from vfl_node.training.hidden.prediction import answers
-from vfl_node.training.hidden.prediction.predictor import HiddenPredictor, predict
+from vfl_node.training.hidden.predictor import HiddenPredictor, predict
 from vfl_node.training.predictor import Predicted, ServiceCount, StoredModel, check_known
+from vfl_node.training.shares.kept import StoredShares, commitment_to
+from vfl_node.training.shares.prediction import answers
 from vfl_node.transport.generated.vfl.v1.prediction_pb2 import PredictionAsk
 from vfl_node.transport.generated.vfl.v1.session_pb2 import PhaseEnd
 from vfl_node.transport.generated.vfl.v1.shares_pb2 import (

@@ -61,7 +61,7 @@ class CellMasks:
         """The rows of the rare cells, int64[slots, W]; −1 where none is needed.
 
         Raises:
-            DataError: a column has more of them than slots (``E_CHANCE``).
+            DataError: a column has more of them than slots (``E_CHANCE``), with a probability below 1e-11 a column.
         """
         found = [(start + row, column) for start, block in self.blocks() for row, column in [np.nonzero(block == 1)]]
         rows, columns = (np.concatenate(each) for each in zip(*found, strict=True))
@@ -71,7 +71,7 @@ class CellMasks:
         slots = np.full((slots_of(self.rows), self.width), -1, np.int64)
         if place.max(initial=0) >= len(slots):
             raise DataError(
-                "masks of columns came out as once in 10¹¹ trainings",
+                "masks of columns came out as less than once in a hundred million trainings",
                 code="E_CHANCE",
                 hint="submit the job again as a new one",
             )

@@ -7,11 +7,11 @@ however many a are looked up. And x ≥ θ exactly if r ≤ δ − θ, but for w
 ======================  ============================  ==============================================================
 function                rounds                        from the dealer, for each number
 ======================  ============================  ==============================================================
-:func:`deal_steps`      none                          160 bytes
-:func:`find_at_most`         1                             37 bits for each public number that is compared with
-:func:`negative`        2, the opening included       the table, and 38 bits
+:func:`deal_steps`      none                          192 bytes
+:func:`find_at_most`    1                             83 bits for each public number that is compared with
+:func:`negative`        2, the opening included       the table, and 84 bits
 :func:`larger`          3                             the same, and 16 bytes
-:func:`widen`           3                             the table, 16 bytes, and 37 bits
+:func:`widen`           3                             the table, 16 bytes, and 83 bits
 :func:`largest`         3                             of four numbers: six times that of :func:`negative`, and 264 bytes
 ======================  ============================  ==============================================================
 
@@ -42,10 +42,10 @@ from vfl_node.crypto.shares.values import Opened, Shared
 Flags = NDArray[np.uint8]
 """0 and 1, each a party's share by XOR unless it is said that they are open."""
 
-RANGE_BITS = 40
+RANGE_BITS = 48
 """Numbers are compared modulo 2^RANGE_BITS; those with a sign are between −2^RANGE_BITS and 2^RANGE_BITS."""
 
-_DIGITS, _DIGIT_BITS = 5, 8
+_DIGITS, _DIGIT_BITS = 6, 8
 _TABLE_WORDS = (1 << _DIGIT_BITS) // 64
 LOW = np.uint64((1 << RANGE_BITS) - 1)
 _ONE, _TWO = np.uint64(1), np.uint64(2)

@@ -135,3 +135,10 @@ def join_columns(values: Sequence[Shared]) -> Shared:
     """Several values beside each other."""
     (fraction,) = {value.fraction for value in values}
     return Shared(np.concatenate([value.part for value in values], axis=1), fraction)
+
+
+def stack_opened(values: Sequence[Opened]) -> Opened:
+    """Several open values below each other, without the shares that a dealer keeps apart."""
+    (fraction,) = {value.fraction for value in values}
+    differences, masks = ([getattr(value, name) for value in values] for name in ("difference", "mask"))
+    return Opened(np.concatenate(differences), np.concatenate(masks), fraction)

@@ -32,7 +32,10 @@ MOST_ROWS = 1 << 14
 """Rows that are remembered of a table, those with the smallest names."""
 
 MOST_JOBS = 16
-"""Jobs that are remembered apart, so that one that is repeated does not count twice; older ones are one sum."""
+"""Jobs that are remembered apart, so that one that is repeated does not count twice; older ones are one sum.
+
+Beside them all trials of the sweep under way: by halving any of them may go on.
+"""
 
 EARLIER = ""
 """Stands for these."""
@@ -200,7 +203,8 @@ class History:
 
         def replace_own(jobs: dict[str, Evidence]) -> dict[str, Evidence]:
             own = change(jobs.pop(self._job_id, Evidence.empty(self._columns)))
-            for job_id in [job_id for job_id in jobs if job_id != EARLIER][: 1 - MOST_JOBS]:
+            past = [job_id for job_id in jobs if job_id != EARLIER and _sweep_name(job_id) != _sweep_name(self._job_id)]
+            for job_id in past[: 1 - MOST_JOBS]:
                 jobs[EARLIER] = self._fold(jobs[EARLIER], jobs.pop(job_id))
             return {**jobs, self._job_id: own}
 
@@ -223,6 +227,11 @@ class Said(History):
 
     def _fold(self, earlier: Evidence, job: Evidence) -> Evidence:
         return earlier
+
+
+def _sweep_name(job_id: str) -> str:
+    """The job that a trial ``JOB.t001`` is of, as trials are counted; of another job the job itself."""
+    return job_id.partition(".")[0]
 
 
 def labels_key(table: str, column: str, classes: int) -> str:

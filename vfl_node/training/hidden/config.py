@@ -31,10 +31,10 @@ class Hidden(SharesConfig):
         plan="vfl_node.training.hidden.plan:HiddenTrainingPlan",
         table="vfl_node.training.hidden.table_use:HiddenTableUse",
         exported="vfl_node.training.hidden.exported:HiddenHalf",
-        serving="vfl_node.training.hidden.prediction.predictor:HiddenPredictor",
-        joined="vfl_node.training.hidden.prediction.predictor:predict",
+        serving="vfl_node.training.hidden.predictor:HiddenPredictor",
+        joined="vfl_node.training.hidden.predictor:predict",
         reveals="vfl_node.training.hidden.reveals:declare",
-        serving_reveals="vfl_node.training.hidden.reveals:declare_served",
+        serving_reveals="vfl_node.training.shares.reveals:declare_served",
     )
     traits: ClassVar[Traits] = Traits(
         tasks=("classification", "regression"),

@@ -26,9 +26,9 @@ from vfl_node.training.hidden import alone
 from vfl_node.training.hidden.config import Hidden
 from vfl_node.training.hidden.frequent import CUT
 from vfl_node.training.hidden.network import HIDDEN_TERMS
-from vfl_node.training.hidden.prediction.answers import interpret
 from vfl_node.training.hidden.rows import FAR, RowEncoder, columns_of
 from vfl_node.training.predictor import StoredModel
+from vfl_node.training.shares.prediction.answers import interpret
 
 
 class HiddenHalf(SummedHalf):

@@ -26,18 +26,3 @@ def declare(job: Job) -> Iterator[Declaration]:
         yield Declaration(name, "privacy", f"nothing more: all that is opened is {bound}")
     shapes = f"how many rows and columns there are, and how fast each party computes; it deals the randomness, {DEALER}"
     yield Declaration(str(parties.coordinator), "shapes", shapes)
-
-
-def declare_served(job: Job, trained: Job) -> Iterator[Declaration]:
-    """The same of predictions by a model that the job ``trained`` has left."""
-    parties, asker = job.parties, str(job.asker)
-    for name in parties.data:
-        yield Declaration(name, "masked values", "from the others uniform numbers, which tell nothing")
-        if name == asker:
-            text = "the score of each row asked for, to 9 bits: from enough of them the weights, and others' columns, follow"
-            yield Declaration(name, "scores", text)
-        else:
-            yield Declaration(name, "requests", f"how many records {asker} has predicted, when, and which batches of rows")
-    if parties.coordinator:
-        shapes = f"how many batches are asked for, and when; it deals the randomness, {DEALER}"
-        yield Declaration(parties.coordinator, "shapes", shapes)

@@ -33,7 +33,7 @@ from vfl_node.session.toss import toss
 from vfl_node.training.checkpoints import Checkpoints, load_of
 from vfl_node.training.evaluation import Rival
 from vfl_node.training.glm.measuring import output_of
-from vfl_node.training.hidden import alone, audit, kept, terms
+from vfl_node.training.hidden import alone, audit, terms
 from vfl_node.training.hidden.computation import HiddenOutcome, HiddenPlan, WeightShares, compute
 from vfl_node.training.hidden.config import Hidden
 from vfl_node.training.hidden.disclosures import HiddenNumbers, learns
@@ -44,7 +44,7 @@ from vfl_node.training.hidden.terms import HiddenProgram
 from vfl_node.training.intervals import Output
 from vfl_node.training.own_rows import OwnRows
 from vfl_node.training.schedule import Schedule
-from vfl_node.training.shares import agreement
+from vfl_node.training.shares import agreement, kept
 from vfl_node.training.shares.agreement import Brought
 from vfl_node.training.shares.dealing import Dealing
 from vfl_node.training.shares.privacy import Privacy, privacy_of
@@ -136,7 +136,7 @@ class _Training:
         finally:
             log.close()
         await corrections.finish()
-        servable = await kept.make_servable(session, plan, inputs, outcome.parts.weights)
+        servable = await kept.make_servable(session, plan.schedule, plan.form.widths, inputs.scale, outcome.parts.weights)
 
         failpoints.reach("evaluate")
         section = HiddenSection(

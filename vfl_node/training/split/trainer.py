@@ -23,10 +23,7 @@ from vfl_node.alignment.alignment import Alignment
 from vfl_node.configuration.renamed import LASTING_NAMES
 from vfl_node.data.encoded import encoded_columns
 from vfl_node.data.features import Encoder
-from vfl_node.errors import UsageError
-from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.ledger import Disclosure
-from vfl_node.models import cut_width
 from vfl_node.privacy.defences.decoding import ColumnParams
 from vfl_node.privacy.defences.dp import budget, epsilon, total_epsilon
 from vfl_node.privacy.defences.idle import effective, outgoing_direction
@@ -36,18 +33,17 @@ from vfl_node.process.tensors import device_name
 from vfl_node.session.session import Session
 from vfl_node.training.checkpoints import Checkpoints
 from vfl_node.training.evaluation import Evaluation
-from vfl_node.training.messages import check_batch_fits
 from vfl_node.training.network.journal import Journal
 from vfl_node.training.network.loop import Halves, train
 from vfl_node.training.network.results import finish_active, finish_passive
 from vfl_node.training.network.section import EarlyStopping
 from vfl_node.training.split.active import ActiveHalf
+from vfl_node.training.split.checks import check_batch, check_defences
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.disclosures import RowCounts, TrainingExchange, active_learns, exchanged_epochs, passive_learns
-from vfl_node.training.split.half import has_two_classes
 from vfl_node.training.split.passive import PassiveHalf
 from vfl_node.training.split.prediction.model import VERSION
-from vfl_node.training.split.randomised import answer_of, check_randomised
+from vfl_node.training.split.randomised import answer_of
 from vfl_node.training.split.section import (
     HeldOut,
     LabelPrivacy,
@@ -69,8 +65,8 @@ class SplitTrainer(Trainer):
     def prepare(self, session: Session) -> None:
         """As the base: batches of predictions must fit into a message, and a bottom must make what its defences protect."""
         if serve := session.job.serve:
-            _check_batch(serve.batch_size, Train.section_of(session.job), setting="serve.batch_size")
-        _check_defences(session)
+            check_batch(serve.batch_size, Train.section_of(session.job), setting="serve.batch_size")
+        check_defences(session)
 
     async def run(self, session: Session, data: TrainingData, checkpoints: Checkpoints, resume: str | None) -> Trained:
         """Train with the other data parties; the active one holds the labels.
@@ -116,79 +112,7 @@ def _count_labels(session: Session, data: TrainingData, until: int | None = None
 
 
 def _halves(session: Session) -> Halves:
-    return Halves(ActiveHalf, PassiveHalf, partial(_check_batch, train=Train.section_of(session.job)))
-
-
-def _check_batch(rows: int, train: Train, *, setting: str = "train.batch_size") -> None:
-    """Refuse batches whose embeddings one message cannot hold; ``setting`` sets ``rows``. Raises UsageError (``E_SIZE``)."""
-    width = max(cut_width(train), train.unaligned.exchanged_width(cut_width(train)))
-    narrower = "narrow the last layer of train.bottom"
-    check_batch_fits(rows, 4 * width, cause=f"at a cut layer of width {width}", setting=setting, narrower=narrower)
-
-
-def _check_defences(session: Session) -> None:
-    """Refuse defences that do not protect what this job sends.
-
-    Raises:
-        UsageError: the job draws embeddings for rows that this party lacks, beside a defence of columns; its labels are not
-            of two classes, beside a defence that is about two; or it does something that ``randomised-labels``
-            does not allow (``E_CONFIG``).
-    """
-    _check_labels(session)
-    check_randomised(session)
-    _check_projections(session)
-    missing, spec = Train.section_of(session.job).missing, ALIGNMENTS[session.job.align.protocol]
-    drawn = missing.feature_strategy.embeddings and session.role in spec.synthetic_rows_at
-    named = [params.name for params in session.policy.protection.defences if isinstance(params, ColumnParams)]
-    if drawn and named and session.role == "passive":
-        raise UsageError(
-            f"the defence {named[0]!r} changes the network that makes embeddings, and train.missing.features: "
-            f"{missing.features} draws those of rows that this party lacks without it",
-            code="E_CONFIG",
-            hint="the job can say train.missing.features: smoothed; or remove the defence from this node's settings",
-            for_peer=f"its settings do not allow train.missing.features: {missing.features}",
-        )
-
-
-def _check_projections(session: Session) -> None:
-    """Refuse to send projections of columns that this owner's defences hide in embeddings alone.
-
-    A defence of columns moves the bottom by what a decoder makes of the embeddings that it gives in training with labels; what
-    is learnt before, and what a head makes of it, is no part of that. The active party's defences protect labels, of which
-    projections tell nothing.
-
-    Raises:
-        UsageError: there is such a defence (``E_CONFIG``).
-    """
-    method = Train.section_of(session.job).unaligned
-    if method.exchanges != "projections" or session.role != "passive":
-        return
-    chosen = session.policy.protection.defences
-    covered = effective(chosen, "projections")
-    if named := [params.name for params in effective(chosen, outgoing_direction(session.role)) if params not in covered]:
-        raise UsageError(
-            f"the defence {named[0]!r} changes embeddings alone, and train.unaligned: {method.method} sends projections of the "
-            "same columns, too",
-            code="E_CONFIG",
-            hint="the job can choose another method; or remove it from this node's settings, in favour of noise, which changes "
-            "both",
-            for_peer=f"its settings do not allow train.unaligned: {method.method}",
-        )
-
-
-def _check_labels(session: Session) -> None:
-    """Refuse defences of labels of two classes in a job with others. Raises UsageError (``E_CONFIG``)."""
-    protection = session.policy.protection
-    if session.role != "active" or has_two_classes(session):
-        return
-    named = [f"the defence {params.name!r}" for params in protection.defences if params.needs_two_classes]
-    if named:
-        raise UsageError(
-            f"{named[0]} is for labels of two classes, and those of this job are not",
-            code="E_CONFIG",
-            hint="remove it from this node's settings for this job; dp, maxnorm and isotropic work with any labels",
-            for_peer="its settings do not allow labels that are not of two classes",
-        )
+    return Halves(ActiveHalf, PassiveHalf, partial(check_batch, train=Train.section_of(session.job)))
 
 
 async def _active(session: Session, data: TrainingData, journal: Journal) -> Trained:

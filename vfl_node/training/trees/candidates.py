@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
+from scipy.sparse import csc_array
 
 from vfl_node.crypto.shares.masked import Narrow
 from vfl_node.crypto.shares.ring import Ring
@@ -39,11 +38,11 @@ class Candidates:
 
     def sums(self, values: Ring) -> Ring:
         """As in the contract: sums by bin, and of these by candidate."""
-        by_bin = (self._bins_of_rows @ values.T).T
-        parts, first = [], 0
-        for each in self.left:
-            parts.append(by_bin[:, first : first + len(each)] @ each.astype(np.uint64))
-            first += len(each)
+        by_row, parts = np.ascontiguousarray(values.T), []
+        ones, ends = np.ones(len(self.bins), np.uint64), np.arange(len(self.bins) + 1, dtype=np.int32)
+        for column, each in enumerate(self.left):
+            bins_of_rows = csc_array((ones, self.bins[:, column].astype(np.int32), ends), shape=(len(each), len(self.bins)))
+            parts.append((bins_of_rows @ by_row).T @ each.astype(np.uint64))
         return np.concatenate(parts, axis=1)
 
     def pick(self, selected: NDArray[np.uint8]) -> NDArray[np.uint8]:
@@ -56,12 +55,3 @@ class Candidates:
                     made[number] ^= row[self.bins[:, column]]
             first += each.shape[1]
         return made
-
-    @cached_property
-    def _bins_of_rows(self) -> csr_array:
-        """1 where a row is in a bin, uint64[bins of all columns, n]."""
-        rows, columns = self.bins.shape
-        firsts = np.cumsum([0, *(len(each) for each in self.left)])
-        places = (self.bins + firsts[:-1]).ravel().astype(np.int32)
-        ones, ends = np.ones(places.size, np.uint64), np.arange(0, places.size + 1, columns)
-        return csr_array((ones, places, ends), shape=(rows, int(firsts[-1]))).T.tocsr()

@@ -11,9 +11,11 @@ from pydantic import Field
 from vfl_node.configuration import versions
 from vfl_node.configuration.models import Frozen
 from vfl_node.data.encoded import EncodedColumn
-from vfl_node.data.stored import StoredEncoder
+from vfl_node.data.stored import StoredEncoder, notations_of, rows_read
 from vfl_node.data.tables import CategoricalColumn, Column, DateColumn, ListColumn, NumericColumn, Table, values_of
 from vfl_node.data.transforms import Finite
+from vfl_node.errors import DataError
+from vfl_node.settings.declared import Kind
 from vfl_node.training.trees.candidates import Candidates
 
 LEAST_SHARE = 0.01
@@ -27,12 +29,14 @@ class Cuts(Frozen):
     and where some are missing also "up to it, or missing", and "missing".
 
     Attributes:
+        of: what the column holds.
         cuts: ascending.
         left: the bins that go left under each candidate.
     """
 
     kind: Literal["cuts"] = "cuts"
     name: str
+    of: Literal["numeric", "date"]
     cuts: tuple[Finite, ...]
     left: tuple[tuple[Annotated[int, Field(ge=0)], ...], ...]
 
@@ -75,6 +79,7 @@ class Sorts(Frozen):
     levels: tuple[str, ...]
     left: tuple[tuple[Annotated[int, Field(ge=0)], ...], ...]
 
+    of: ClassVar[Literal["categorical"]] = "categorical"
     method: ClassVar[None] = None
     part: ClassVar[None] = None
 
@@ -129,18 +134,32 @@ class TreeColumns(StoredEncoder):
         """
         least = max(least, int(np.ceil(LEAST_SHARE * len(table))))
         found = [_fit_column(name, column, most, least) for name, column in table.columns.items()]
-        return cls(columns=tuple(each for each in found if each is not None and each.left))
+        kept = tuple(each for each in found if each is not None and each.left)
+        return cls(columns=kept, notations=notations_of(table), rows=rows_read(table))
+
+    @property
+    def kinds(self) -> dict[str, Kind]:
+        """Column → kind, of those that are read."""
+        return {each.name: each.of for each in self.columns}
+
+    @property
+    def matrices(self) -> list[NDArray[np.bool_]]:
+        """Which bins go left under each candidate, for each column; without columns one candidate that splits nothing."""
+        return [_matrix_of(each) for each in self.columns] or [np.zeros((1, 1), np.bool_)]
+
+    def bins(self, table: Table) -> NDArray[np.uint16]:
+        """The bin of each row of a table in each column, uint16[n, C].
+
+        Raises:
+            DataError: the table lacks a column, or has one of another kind (``E_COLUMN``).
+        """
+        found = [each.bins_of(_column_for(each, table)) for each in self.columns]
+        return np.stack(found, axis=1) if found else np.zeros((len(table), 1), np.uint16)
 
     def candidates(self, table: Table, rows: NDArray[np.int64]) -> Candidates:
         """The candidates over the shared order; ``rows`` of the table, −1 where a row is not this party's."""
-        count = len(rows)
-        if not self.columns:  # one that splits nothing, so that there is one
-            return Candidates(np.zeros((count, 1), np.uint16), [np.zeros((1, 1), np.bool_)])
-        mine = rows >= 0
-        bins = np.zeros((count, len(self.columns)), np.uint16)
-        for place, each in enumerate(self.columns):
-            bins[mine, place] = each.bins_of(table.columns[each.name])[rows[mine]]
-        return Candidates(bins, [_matrix_of(each) for each in self.columns])
+        bins = self.bins(table)[np.maximum(rows, 0)]
+        return Candidates(np.where((rows >= 0)[:, None], bins, np.uint16(0)), self.matrices)
 
     def encoded(self, table: Table) -> tuple[EncodedColumn, ...]:
         """What is made of each column of a table."""
@@ -167,6 +186,18 @@ def _describe_column(name: str, column: Column, read: Cuts | Sorts | None) -> En
     return EncodedColumn(name, kind, "cuts" if read else None, None, None, (), missing)
 
 
+def _column_for(read: Cuts | Sorts, table: Table) -> Column:
+    column = table.columns.get(read.name)
+    kinds = {"numeric": NumericColumn, "date": DateColumn, "categorical": CategoricalColumn}
+    if column is not None and isinstance(column, kinds[read.of]):
+        return column
+    raise DataError(
+        f"the model reads a {read.of} column {read.name!r}, and this table has none",
+        code="E_COLUMN",
+        hint="give a table with the columns the model was trained on; declare their kinds in data.columns",
+    )
+
+
 def _matrix_of(column: Cuts | Sorts) -> NDArray[np.bool_]:
     matrix = np.zeros((column.count, len(column.left)), np.bool_)
     for number, bins in enumerate(column.left):
@@ -179,11 +210,11 @@ def _fit_column(name: str, column: Column, most: int, least: int) -> Cuts | Sort
         return _fit_sorts(name, column, least)
     if isinstance(column, NumericColumn | DateColumn):
         values = column.values if isinstance(column, NumericColumn) else column.seconds
-        return _fit_cuts(name, values, most, least)
+        return _fit_cuts(name, "date" if isinstance(column, DateColumn) else "numeric", values, most, least)
     return None
 
 
-def _fit_cuts(name: str, values: NDArray[np.float64], most: int, least: int) -> Cuts | None:
+def _fit_cuts(name: str, of: Literal["numeric", "date"], values: NDArray[np.float64], most: int, least: int) -> Cuts | None:
     present = values[~np.isnan(values)]
     distinct = np.unique(present)
     if len(distinct) <= most:
@@ -197,7 +228,7 @@ def _fit_cuts(name: str, values: NDArray[np.float64], most: int, least: int) -> 
     if missing:
         left += [(*range(k + 1), last) for k, low in enumerate(below.tolist()) if _fits(low + missing, count, least)]
         left += [(last,)] if _fits(missing, count, least) else []
-    return Cuts(name=name, cuts=tuple(cuts.tolist()), left=tuple(left))
+    return Cuts(name=name, of=of, cuts=tuple(cuts.tolist()), left=tuple(left))
 
 
 def _fit_sorts(name: str, column: CategoricalColumn, least: int) -> Sorts:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 from typing_extensions import override
 
-from vfl_node.job.training import ALWAYS, TrainerParts, TrainingJob, Traits
+from vfl_node.gdp import Exposure
+from vfl_node.job.evaluate import Evaluate
+from vfl_node.job.training import ALWAYS, TrainerParts, Traits
 from vfl_node.settings.limits import UnboundedModel
 from vfl_node.training.shares.config import SharesConfig
 
-MOST_ROWS = 1 << 22
-"""Rows over which sums of gradients keep 8 fractional bits."""
+MOST_ROWS = (1 << 22) * 100 // 101
+"""Rows over which sums of gradients keep 8 fractional bits, of numbers 5."""
 
 MOST_CANDIDATES = (1 << 13) - 1
 
@@ -25,7 +28,10 @@ class Trees(SharesConfig):
         report_section="vfl_node.training.trees.section:TreesSection",
         plan="vfl_node.training.trees.costs:TreesTrainingPlan",
         table="vfl_node.training.trees.table_use:TreesTableUse",
+        serving="vfl_node.training.trees.predictor:TreesPredictor",
+        joined="vfl_node.training.trees.predictor:predict",
         reveals="vfl_node.training.trees.reveals:declare",
+        serving_reveals="vfl_node.training.shares.reveals:declare_served",
     )
     traits: ClassVar[Traits] = Traits(
         tasks=("classification", "regression"),
@@ -35,6 +41,8 @@ class Trees(SharesConfig):
         on_device=False,
         unmetered="nothing of a row is sent in the open; what is opened at the end stands in the ledger",
         opens_rows=False,
+        serves_unshared=False,
+        serves_coordinated=True,
     )
     title: ClassVar[str] = "trees"
 
@@ -44,9 +52,9 @@ class Trees(SharesConfig):
     depth: int = Field(default=5, ge=1, le=8, description="levels of splits of a tree, which has 2^depth leaves")
     bins: int = Field(default=16, ge=2, le=64, description="intervals that each party cuts a column of numbers into, at most")
     learning_rate: float = Field(
-        default=0.1, gt=0, le=1, allow_inf_nan=False, description="what the values of a tree's leaves are multiplied by"
+        default=0.1, ge=0.001, le=1, allow_inf_nan=False, description="what the values of a tree's leaves are multiplied by"
     )
-    l2: float = Field(default=1.0, ge=0, le=1e4, allow_inf_nan=False, description="λ, added to the sum of hessians of a leaf")
+    l2: float = Field(default=1.0, ge=0, le=100, allow_inf_nan=False, description="λ, added to the sum of hessians of a leaf")
     min_gain: float = Field(
         default=0.01, ge=0, le=1e6, allow_inf_nan=False, description="a node in which no split gains more is not split"
     )
@@ -75,6 +83,11 @@ class Trees(SharesConfig):
     def unbounded(self) -> UnboundedModel | None:
         return "boosted-trees"
 
+    @override
+    def opens(self, evaluate: Evaluate, shared: int | None = None) -> Exposure:
+        opens = super().opens(evaluate, shared)
+        return replace(opens, anew=opens.anew or self.leaves == "active")  # leaves are others each time
+
     @property
     def loss(self) -> Literal["log", "squares"]:
         """What is descended."""
@@ -85,7 +98,3 @@ class Trees(SharesConfig):
         if self.target_range is not None and (self.task != "regression" or not self.target_range[0] < self.target_range[1]):
             raise ValueError("target_range is for task: regression: two numbers, [low, high], the second one larger")
         return self
-
-    def check(self, job: TrainingJob) -> None:
-        """As the base, and nothing is served."""
-        super().check(job)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 from vfl_node.job.alignment import ALIGNMENTS
-from vfl_node.job.costs import Computing, Operations, TableShape, TrainingCost, TrainingPlan
+from vfl_node.job.costs import HEAD_BYTES, Computing, Operations, TableShape, TrainingCost, TrainingPlan
 from vfl_node.job.evaluate import Evaluate
 from vfl_node.roles import DataRole
 from vfl_node.training.trees import memory
@@ -75,6 +75,10 @@ class TreesTrainingPlan(TrainingPlan[Trees]):
         """All cells of others, and what a level takes."""
         width = memory.width_of(self.train, role, table)
         return memory.party_bytes(self.train, table.rows, [width] * (1 + self.passive_parties))
+
+    def served_message_bytes(self, rows: int) -> int:
+        """What the asker marks new records with, a number each; masked shares travel in pieces."""
+        return 8 * rows + HEAD_BYTES
 
     def reported_epochs(self, evaluate: Evaluate) -> int:
         """Trees."""

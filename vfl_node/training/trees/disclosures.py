@@ -40,7 +40,10 @@ def learns(
             entries.append(Disclosure("splits", width.get(name), text))
         if train.leaves == "active" and name == parties.active:
             count = train.trees << train.depth
-            text = f"the values of all {count:,} leaves, to 18 bits: functions of the labels and columns of all shared records"
+            text = (
+                f"the values of all {count:,} leaves, to 18 bits: functions of the labels and columns of all shared records. "
+                "They also show which nodes are split at all"
+            )
             entries.append(Disclosure("leaf values", count, text + several))
         if train.metrics_by == "histogram" and (name == parties.active or job.evaluate.share_with_passive):
             over = "the shared records held out" if job.evaluate.test_fraction else "the shared records trained on"

@@ -30,11 +30,14 @@ from vfl_node.crypto.shares.machine import ShareMachine
 from vfl_node.crypto.shares.operations import mask_value, product, truncate
 from vfl_node.crypto.shares.ring import Ring
 from vfl_node.crypto.shares.steps import deal_steps, find_at_most, larger, largest, lift
-from vfl_node.crypto.shares.values import Opened, Shared, join_columns
+from vfl_node.crypto.shares.values import Opened, Shared, join_columns, stack_opened, stack_rows
 from vfl_node.training.trees.plan import VALUE_FRACTION, TreesPlan
 
 _PULLED_FRACTION = 16  # of A times σ
-_L2_FRACTION = 4
+_L2_FRACTION = 8
+
+_LOOKED_UP = 1 << 21
+"""Numbers that are looked up at a time, of the nodes of a level: so memory is bounded."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +50,9 @@ class Sums:
 
     gradients: Shared
     hessians: Shared
+
+    def __getitem__(self, nodes: slice) -> Sums:
+        return Sums(self.gradients[nodes], self.hessians[nodes])
 
     def __sub__(self, other: Sums) -> Sums:
         return Sums(self.gradients - other.gradients, self.hessians - other.hessians)
@@ -68,7 +74,7 @@ class Splits:
 
 
 async def choose_splits(machine: ShareMachine, plan: TreesPlan, sums: Sums, base: Shared) -> Splits:
-    """The winner of each node.
+    """The winner of each node; some nodes at a time where there are many candidates.
 
     Args:
         machine: of whoever runs it.
@@ -76,21 +82,35 @@ async def choose_splits(machine: ShareMachine, plan: TreesPlan, sums: Sums, base
         sums: of the level's nodes.
         base: [K, 1], the nodes' values as far as they are known.
     """
+    nodes, at_once = len(base.part), max(1, _LOOKED_UP // ((2 * plan.width + 1) * (1 + len(plan.guess.thresholds))))
+    parts = [
+        await _choose_some(machine, plan, sums[first : first + at_once], base[first : first + at_once])
+        for first in range(0, nodes, at_once)
+    ]
+    return Splits(
+        stack_rows([part.words for part in parts]),
+        stack_opened([part.values for part in parts]),
+        stack_rows([part.every for part in parts]),
+    )
+
+
+async def _choose_some(machine: ShareMachine, plan: TreesPlan, sums: Sums, base: Shared) -> Splits:
+    """The winner of each of some nodes."""
     place, width = machine.place, plan.width
     gradients, sides = _list_sides(sums.gradients, width), _add_public(_list_sides(sums.hessians, width), plan.l2, place)
     v, opened_base = await machine.run(mask_value(sides), mask_value(base))
     table, pulled, square = await machine.run(
         deal_steps(v), product(v, opened_base, "numbers"), product(opened_base, opened_base, "numbers")
     )
-    square = square.times(round(plan.l2 * 2**_L2_FRACTION), _L2_FRACTION)
     gain_fraction = plan.gradient_fraction + VALUE_FRACTION
     looked, (pulled, square) = await find_at_most(
         machine,
         table,
         plan.guess.looks(v),
         truncate(pulled, pulled.fraction - plan.gradient_fraction),
-        truncate(square, square.fraction - gain_fraction),
+        truncate(square, square.fraction - (gain_fraction - _L2_FRACTION)),
     )
+    square = square.times(round(plan.l2 * 2**_L2_FRACTION), _L2_FRACTION)
     guess, enough = plan.guess.guess(v, await lift(machine, looked), place)
     a, sigma, reached = await machine.run(mask_value(gradients - pulled), mask_value(guess), mask_value(enough))
     (both,) = await machine.run(product(reached[:, :width], reached[:, width : 2 * width], "numbers"))

@@ -14,11 +14,17 @@ USUAL_CANDIDATES = 120
 CELL_BYTES = 2.2
 """What a cell of another party takes: the masked one, its lowest bit, and a block of it as float64."""
 
-BLOCK_BYTES = 256 << 20
+BLOCK_BYTES = 512 << 20
 """Blocks of cells, numbers in limbs, and what comes from the dealer ahead of need."""
 
 NODE_NUMBERS = 10
 """Numbers of a row and a node of the last level: z and x with masks and their products, and what is put together."""
+
+FOLLOWED = 1 << 22
+"""Rows times nodes that are followed at a time in predictions."""
+
+VALUE_BYTES = 400
+"""What a candidate of a node of the last level takes: both sides, in all that a gain is made of, dealt and computed."""
 
 MASKS_BYTES = 2 * (1 << 26)
 """Masks of cells that a dealer keeps for each party."""
@@ -39,10 +45,22 @@ def widths(train: Trees, passive_parties: int, beside: Beside) -> tuple[int, ...
 def party_bytes(train: Trees, rows: int, of_all: Sequence[int]) -> int:
     """Memory of a data party that has ``of_all`` candidates' cells."""
     nodes = 1 << (train.depth - 1)
-    return int(rows * (CELL_BYTES * sum(of_all) + 8 * NODE_NUMBERS * nodes)) + BLOCK_BYTES
+    return int(rows * (CELL_BYTES * sum(of_all) + 8 * NODE_NUMBERS * nodes)) + VALUE_BYTES * nodes * sum(of_all) + BLOCK_BYTES
 
 
 def dealer_bytes(train: Trees, rows: int, of_all: Sequence[int]) -> int:
     """Memory of the coordinator, which deals to each party by itself."""
     nodes, parties = 1 << (train.depth - 1), len(of_all)
-    return parties * (int(rows * 8 * (NODE_NUMBERS + parties) * nodes) + BLOCK_BYTES + MASKS_BYTES)
+    of_nodes = int(rows * 8 * (NODE_NUMBERS + parties) * nodes) + VALUE_BYTES * nodes * sum(of_all)
+    return parties * (of_nodes + BLOCK_BYTES + MASKS_BYTES)
+
+
+def trees_at_once(train: Trees, rows: int) -> int:
+    """How many trees are followed at a time in a batch of predictions, so that memory is bounded."""
+    return max(1, FOLLOWED // (rows << train.depth))
+
+
+def answer_bytes(train: Trees, rows: int, of_all: Sequence[int]) -> int:
+    """Memory of whoever has a part in a batch of predictions of so many ``rows``."""
+    followed = min(train.trees, trees_at_once(train, rows)) * (rows << train.depth)
+    return int(rows * 12 * CELL_BYTES * sum(of_all)) + 8 * NODE_NUMBERS * followed + (train.trees * sum(of_all) << train.depth)

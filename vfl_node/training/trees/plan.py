@@ -17,9 +17,13 @@ VALUE_FRACTION = 20
 SCORE_FRACTION = FRACTION
 """Fractional bits of scores."""
 
-PLACE_BITS = 32
-"""Scores count modulo 2^PLACE_BITS, and so does what says in which node a row is."""
+CURVE_FLOOR = 2.0**-9
+"""What is added to each hessian of classes: so the value of a node is never beyond 2⁹, whatever the scores are."""
 
+MOST_LEAF = 1.0
+"""Largest value of a leaf of classes, once it is multiplied by η: scores stay where the series is a sigmoid."""
+
+_MOST_VALUE_BITS = 9
 _MOST_FRACTION = 14
 _GAIN_FRACTION = 8
 _SUM_BITS = 30  # of the sums of gradients
@@ -76,12 +80,17 @@ class TreesPlan:
 
     @property
     def gain_fraction(self) -> int:
-        """Fractional bits of a gain: as many as let gain and number be compared as one."""
-        return max(0, min(_GAIN_FRACTION, RANGE_BITS - 1 - self._row_bits - self.index_bits))
+        """Fractional bits of a gain: as many as let gain and number be compared as one. A gain is below 2⁹·n."""
+        return max(0, min(_GAIN_FRACTION, RANGE_BITS - 2 - self._row_bits - _MOST_VALUE_BITS - self.index_bits))
+
+    @property
+    def score_bits(self) -> int:
+        """Scores count modulo 2^score_bits; those of numbers modulo 2⁶⁴, as they are compared with targets."""
+        return 32 if self.loss == "log" else 64
 
     @property
     def least_hessian(self) -> float:
-        """The sum of hessians that proves ``least_rows``: that of a row is at most ¼ of classes, and 1 of numbers."""
+        """The sum of hessians that proves ``least_rows``: of a row it is ¼ and the floor at most, and of numbers 1."""
         return self.least_rows * self._most_of_row
 
     @cached_property
@@ -92,7 +101,7 @@ class TreesPlan:
 
     @property
     def _most_of_row(self) -> float:
-        return 0.25 if self.loss == "log" else 1.0
+        return 0.25 + CURVE_FLOOR if self.loss == "log" else 1.0
 
     @property
     def _row_bits(self) -> int:

@@ -21,7 +21,8 @@ def declare(job: Job) -> Iterator[Declaration]:
             text = "which of its own candidates splits each node, without a bound on what that tells of one record"
             yield Declaration(name, "splits", text)
         if train.leaves == "active" and name == parties.active:
-            yield Declaration(name, "leaf values", "the values of all leaves, without a bound on what they tell of one record")
+            text = "the values of all leaves, and so which nodes are split, without a bound on what they tell of one record"
+            yield Declaration(name, "leaf values", text)
         if train.metrics_by == "histogram" and (name == parties.active or job.evaluate.share_with_passive):
             yield Declaration(name, "metrics", "sums over the records that are measured on, each with noise")
     shapes = f"how many rows and candidates there are, and how fast each party computes; it deals the randomness, {DEALER}"

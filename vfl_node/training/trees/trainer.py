@@ -12,17 +12,16 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.crypto.shares.bits import Bits
 from vfl_node.crypto.shares.machine import Party
 from vfl_node.crypto.shares.ring import Ring
-from vfl_node.crypto.shares.values import Shared
-from vfl_node.errors import ProtocolError
+from vfl_node.errors import PolicyError, ProtocolError, UsageError
 from vfl_node.process import failpoints
 from vfl_node.progress import Advanced, PhaseBegan, ResultDoubted
 from vfl_node.session.openings import OpeningLog
@@ -35,18 +34,18 @@ from vfl_node.training.schedule import Schedule
 from vfl_node.training.shares import agreement
 from vfl_node.training.shares.agreement import Brought
 from vfl_node.training.shares.dealing import Dealing
+from vfl_node.training.shares.kept import make_servable, to_tensors
 from vfl_node.training.shares.privacy import privacy_of
 from vfl_node.training.shares.results import measure, warnings
 from vfl_node.training.summary import Population, Summary
 from vfl_node.training.trainer import Coordination, Epoch, Trained, Trainer, TrainingData
-from vfl_node.training.trees.computation import Grown, TreesOutcome, TreesTraining, compute
-from vfl_node.training.trees.config import Trees
+from vfl_node.training.trees.computation import Grown, TreesOutcome, TreesTraining, compute, first_scores
+from vfl_node.training.trees.config import MOST_CANDIDATES, MOST_ROWS, Trees
 from vfl_node.training.trees.disclosures import learns
 from vfl_node.training.trees.inputs import TreeInputs, digest_of, prepare
-from vfl_node.training.trees.plan import SCORE_FRACTION
+from vfl_node.training.trees.kept import join_shares, list_shares
 from vfl_node.training.trees.program import TreesProgram
 from vfl_node.training.trees.section import OwnSplit, TreesSection
-from vfl_node.training.trees.tree import Tree
 from vfl_node.transport.generated.vfl.v1.shares_pb2 import DealerSeed, DealingTerms
 from vfl_node.transport.pipe import Traffic
 
@@ -57,8 +56,22 @@ class TreesTrainer(Trainer):
     """Trees in shares, as a `Trainer`."""
 
     def prepare(self, session: Session) -> None:
-        """As the base: sines must be those of all machines."""
+        """As the base: sines must be those of all machines, and splits leave as many records as each owner wants.
+
+        Raises:
+            PolicyError: the job asks for fewer records on a side than this owner allows (``E_POLICY``).
+        """
         agreement.check_tables()
+        if session.role == "coordinator":
+            return
+        asked, least = Trees.section_of(session.job).least_rows, session.policy.limits.least_rows
+        if asked < least:
+            raise PolicyError(
+                f"train.least_rows is {asked}, and this node wants {least} records on each side of a split (least_rows)",
+                code="E_POLICY",
+                hint=f"the job can say train.least_rows: {least}",
+                for_peer=f"it wants train.least_rows: {least} or more",
+            )
 
     async def run(self, session: Session, data: TrainingData, checkpoints: Checkpoints, resume: str | None) -> Trained:
         """Train with the other data parties, and with the dealer's randomness.
@@ -100,7 +113,9 @@ class _TreesAttempt:
         inputs = prepare(session, self._data, training, testing)
         salt = session.randomness.derive("mark of inputs").bytes(agreement.DIGEST_BYTES)
         own = Brought(inputs.own.candidates.width, digest_of(inputs.own, salt), rows, float(rows), schedule.fingerprint)
+        _check_size(rows, own.width)
         context = await agreement.agree(session, self._program, own)
+        _check_size(rows, sum(context.widths))
         agreement.check_room(session, rows, context.widths, self._program.party_bytes(rows, context.widths, rows))
         start, first = self._begin(context.context, resume, schedule.fingerprint)
         said = DealingTerms(
@@ -132,9 +147,11 @@ class _TreesAttempt:
         finally:
             log.close()
         await corrections.finish()
+        shares = self._shares(inputs, outcome)
+        servable = await make_servable(session, schedule, context.widths, inputs.scale, shares)
         failpoints.reach("evaluate")
         section = self._section(plan, inputs, outcome, wire, corrections)
-        return self._result(plan, inputs, outcome, section, len(testing))
+        return replace(self._result(plan, inputs, outcome, section, len(testing)), servable=servable)
 
     async def _compute(
         self,
@@ -168,6 +185,11 @@ class _TreesAttempt:
             self._hold(party.context)
         return await compute(party, plan, inputs.own, start, first, finish_tree)
 
+    @staticmethod
+    def _shares(inputs: TreeInputs, outcome: TreesOutcome) -> tuple[Ring, ...]:
+        """This party's shares of the model, as they are kept."""
+        return list_shares(first_scores(1, inputs.own), outcome.grown.trees)
+
     def _hold(self, context: str) -> None:
         """What is opened from here on is opened under one context: under another one, noise would be drawn a second time.
 
@@ -188,7 +210,11 @@ class _TreesAttempt:
     def _save(self, number: int, grown: Grown, context: str, schedule: str) -> None:
         figures = [{"seconds": each.seconds, "bytes": each.bytes} for each in self._epochs]
         meta = {"schedule": schedule, "context": context, "epochs": figures}
-        self._checkpoints.save(f"tree-{number + 1:06}", {"scores": _tensor(grown.scores), **to_tensors(grown.trees)}, meta)
+        self._checkpoints.save(
+            f"tree-{number + 1:06}",
+            {"scores": _tensor(grown.scores), **to_tensors(list_shares(np.zeros(1, np.uint64), grown.trees))},
+            meta,
+        )
 
     def _section(
         self,
@@ -246,7 +272,7 @@ class _TreesAttempt:
             disclosures=learns(session.job, shapes.rows, shapes.widths, counted=count, number=data.number),
             section=section,
             warnings=doubts,
-            weights=to_tensors(outcome.grown.trees),
+            weights=to_tensors(self._shares(inputs, outcome)),
             encoder=inputs.columns.to_json(),
             columns=inputs.columns.encoded(data.table),
             results=Summary(found.values, found.intervals, population=common),
@@ -254,22 +280,22 @@ class _TreesAttempt:
         )
 
 
-def to_tensors(trees: Sequence[Tree]) -> dict[str, Tensor]:
-    """A party's shares of trees as they are stored, int64: of all nodes level by level, and of leaves."""
-    if not trees:
-        return {}
-    chosen = [np.stack([tree.chosen[level].part for tree in trees]) for level in range(len(trees[0].chosen))]
-    leaves = np.stack([tree.leaves.part for tree in trees])
-    return {f"chosen {level}": _tensor(part) for level, part in enumerate(chosen)} | {"leaves": _tensor(leaves)}
+def _check_size(rows: int, width: int) -> None:
+    """Refuse more rows or candidates than numbers have bits for. Raises UsageError (``E_SIZE``)."""
+    if rows > MOST_ROWS or width > MOST_CANDIDATES:
+        what = f"{rows:,} shared rows" if rows > MOST_ROWS else f"{width:,} candidates for splits"
+        raise UsageError(
+            f"trees in shares take {MOST_ROWS:,} rows and {MOST_CANDIDATES:,} candidates at most, not {what}",
+            code="E_SIZE",
+            hint="say a smaller train.bins, leave columns out, or let fewer records take part (align.at_most)",
+            for_peer="its trees would have too many rows or candidates for splits",
+        )
 
 
 def _from_tensors(tensors: Mapping[str, Tensor], depth: int) -> Grown:
-    """What :func:`to_tensors` has made, and the scores beside."""
-    chosen, leaves = [_ring(tensors[f"chosen {level}"]) for level in range(depth)], _ring(tensors["leaves"])
-    trees = tuple(
-        Tree(tuple(Bits(level[number]) for level in chosen), Shared(each, SCORE_FRACTION)) for number, each in enumerate(leaves)
-    )
-    return Grown(_ring(tensors["scores"]), trees)
+    """What a checkpoint has."""
+    shares = [_ring(tensors[f"share {index}"]) for index in range(depth + 2)]
+    return Grown(_ring(tensors["scores"]), tuple(join_shares(shares, depth)[1]))
 
 
 def _tensor(part: Ring) -> Tensor:

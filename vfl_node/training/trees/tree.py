@@ -32,12 +32,16 @@ from vfl_node.crypto.shares.operation import DEALER, Material, Operation
 from vfl_node.crypto.shares.operations import mask_apart, mask_value, product, truncate
 from vfl_node.crypto.shares.ring import BITS, Ring
 from vfl_node.crypto.shares.sizes import words_of
+from vfl_node.crypto.shares.steps import larger
 from vfl_node.crypto.shares.values import Opened, Shared, join_columns
 from vfl_node.training.trees.gain import Splits, Sums, choose_splits
-from vfl_node.training.trees.plan import PLACE_BITS, SCORE_FRACTION, VALUE_FRACTION, TreesPlan
+from vfl_node.training.trees.plan import MOST_LEAF, SCORE_FRACTION, VALUE_FRACTION, TreesPlan
+
+PLACE_BITS = 32
+"""z counts modulo 2^PLACE_BITS in predictions, and so do scores."""
 
 _ONE, _TWO = np.uint64(1), np.uint64(2)
-_RATE_FRACTION = 12
+_RATE_FRACTION = 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,15 +56,15 @@ class Tree:
     chosen: tuple[Bits, ...]
     leaves: Shared
 
-    @classmethod
-    def nothing(cls, plan: TreesPlan) -> Tree:
-        """Zeros, as the dealer has of each tree."""
-        chosen = tuple(Bits(np.zeros(words_of(plan.width << level), np.uint64)) for level in range(plan.depth))
-        return cls(chosen, Shared(np.zeros(1 << plan.depth, np.uint64), SCORE_FRACTION))
-
     def flags(self, width: int) -> NDArray[np.uint8]:
         """The bits of all nodes, level by level, uint8[2^depth − 1, W]."""
         return np.concatenate([unpack_bits(bits.part, (1 << level, width)) for level, bits in enumerate(self.chosen)])
+
+
+def blank_tree(plan: TreesPlan) -> Tree:
+    """A tree with nobody's values, as the dealer has it."""
+    chosen = tuple(Bits(np.zeros(words_of((1 << level) * plan.width), np.uint64)) for level in range(plan.depth))
+    return Tree(chosen, Shared(np.zeros(1 << plan.depth, np.uint64), SCORE_FRACTION))
 
 
 async def grow_tree(
@@ -88,12 +92,14 @@ async def grow_tree(
         chosen.append(flags)
         if level + 1 < plan.depth:
             (shown,) = await machine.run(show_bits(ways))
-            x_left, z_left = await machine.run(_keep_left(shown, x), _keep_left(shown, z, PLACE_BITS))
-            left, z_left = await machine.run(mask_apart(x_left, machine.parties), mask_value(z_left, PLACE_BITS))
+            x_left, z_left = await machine.run(_keep_left(shown, x), _keep_left(shown, z, plan.score_bits))
+            left, z_left = await machine.run(mask_apart(x_left, machine.parties), mask_value(z_left, plan.score_bits))
             x, z = _weave(left, x - left), _weave(z_left, z - z_left)
     scaled = base[:, 0].times(-round(plan.rate * 2**_RATE_FRACTION), _RATE_FRACTION)
     (leaves,) = await machine.run(truncate(scaled, scaled.fraction - SCORE_FRACTION))
-    added = await add_leaves(machine, z, ways, leaves)
+    if plan.loss == "log":
+        leaves = await _cap(machine, leaves, round(MOST_LEAF * 2**SCORE_FRACTION))
+    added = await add_leaves(machine, z, ways, leaves, plan.score_bits)
     return Tree(tuple(chosen), leaves), scores + added
 
 
@@ -198,19 +204,64 @@ def _interleave(left: Ring, right: Ring) -> Ring:
     return np.stack([left, right], axis=1).reshape(-1, left.shape[1])
 
 
-async def add_leaves(machine: ShareMachine, z: Opened, ways: Bits, leaves: Shared) -> Shared:
-    """The value of each row's leaf, [n] modulo 2^:data:`~.plan.PLACE_BITS`.
+async def follow_trees(machine: ShareMachine, cells: Sequence[MaskedCells], trees: Sequence[Tree]) -> Shared:
+    """The sum of the leaves in which rows end, [n] modulo 2^:data:`PLACE_BITS`; all trees at a time."""
+    rows, width = cells[0].rows, sum(each.width for each in cells)
+    places = [_everywhere(rows)] * len(trees)
+    for level in range(len(trees[0].chosen)):
+        count = 1 << level
+        flags = [unpack_bits(tree.chosen[level].part, (count, width)) for tree in trees]
+        ways = [Bits(np.zeros(words_of(count * rows), np.uint64)) for _ in trees]
+        first = 0
+        for each in cells:
+            own = [Bits(pack_bits(flag[:, first : first + each.width])) for flag in flags]
+            picked = await machine.run(*(pick_cells(each, selected, count) for selected in own))
+            ways = [one ^ more for one, more in zip(ways, picked, strict=True)]
+            first += each.width
+        if level:
+            shown = await machine.run(*map(show_bits, ways))
+            ways = await machine.run(*map(_select_ways, shown, places))
+        if level + 1 < len(trees[0].chosen):
+            shown = await machine.run(*map(show_bits, ways))
+            kept = await machine.run(*(_keep_left(*pair, PLACE_BITS) for pair in zip(shown, places, strict=True)))
+            left = await machine.run(*(mask_value(each, PLACE_BITS) for each in kept))
+            places = [_weave(one, z - one) for one, z in zip(left, places, strict=True)]
+    total = Shared(np.zeros(rows, np.uint64), SCORE_FRACTION)
+    tables = await machine.run(*(mask_value(_leaf_table(tree.leaves)) for tree in trees))
+    found = await machine.run(*map(product, tables, places))
+    changes = await machine.run(*(mask_value(each[1:], PLACE_BITS) for each in found))
+    shown = await machine.run(*map(show_bits, ways))
+    moved = await machine.run(*(_keep_left(*pair, PLACE_BITS) for pair in zip(shown, changes, strict=True)))
+    for one, other in zip(found, moved, strict=True):
+        total = total + one[0] + other[0]
+    return total
+
+
+async def _cap(machine: ShareMachine, value: Shared, most: int) -> Shared:
+    """Numbers cut to at most ``most`` and at least its negative. Six rounds."""
+    bound = Shared(np.full(value.shape, most if machine.place == 0 else 0, np.uint64), value.fraction)
+    low = await larger(machine, value, bound.times(-1))
+    return (await larger(machine, low.times(-1), bound.times(-1))).times(-1)
+
+
+async def add_leaves(machine: ShareMachine, z: Opened, ways: Bits, leaves: Shared, bits: int) -> Shared:
+    """The value of each row's leaf, [n] modulo 2^bits.
 
     Args:
         machine: of whoever runs it.
         z: of the last level's nodes, [K, n].
         ways: bits [n] of the rows that go left there.
         leaves: [2·K].
+        bits: that count, of z, too.
     """
-    pairs = Shared(leaves.part.reshape(-1, 2), leaves.fraction)
-    table = Shared(np.stack([pairs.part[:, 1], pairs.part[:, 0] - pairs.part[:, 1]]), leaves.fraction)
-    (opened,) = await machine.run(mask_value(table))
+    (opened,) = await machine.run(mask_value(_leaf_table(leaves)))
     (found,) = await machine.run(product(opened, z))
-    change, shown = await machine.run(mask_value(found[1:], PLACE_BITS), show_bits(ways))
-    (moved,) = await machine.run(_keep_left(shown, change, PLACE_BITS))
+    change, shown = await machine.run(mask_value(found[1:], bits), show_bits(ways))
+    (moved,) = await machine.run(_keep_left(shown, change, bits))
     return found[0] + moved[0]
+
+
+def _leaf_table(leaves: Shared) -> Shared:
+    """Of the leaves [2·K] of the last nodes those at the right, and how much the left ones are above them, [2, K]."""
+    pairs = leaves.part.reshape(-1, 2)
+    return Shared(np.stack([pairs[:, 1], pairs[:, 0] - pairs[:, 1]]), leaves.fraction)

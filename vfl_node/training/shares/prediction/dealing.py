@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import numpy as np
 
 from vfl_node.crypto.randomness import Randomness
@@ -12,13 +14,11 @@ from vfl_node.process import failpoints
 from vfl_node.progress import Advanced, PhaseBegan
 from vfl_node.session.session import Session
 from vfl_node.session.share_wire import DealingSink
-from vfl_node.training.hidden.config import Hidden
-from vfl_node.training.hidden.kept import shared_model
-from vfl_node.training.hidden.network import Form
-from vfl_node.training.hidden.prediction.answers import answer, check_memory, masks_of
 from vfl_node.training.predictor import Predicted, ServiceCount, ServiceTally
 from vfl_node.training.shares import agreement
 from vfl_node.training.shares.dealing import seed_of
+from vfl_node.training.shares.kept import AnswerForm
+from vfl_node.training.shares.prediction.answers import answer, check_memory, masks_of
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.generated.vfl.v1.shares_pb2 import AnswerTerms, DealerSeed
 
@@ -31,12 +31,15 @@ class AnswerDealing:
     Args:
         session: the coordinator's.
         trained: the job that trained the model.
+        form_of: makes the model's form of that job and the widths of all parties.
         tally: stores what is dealt for known records.
     """
 
-    def __init__(self, session: Session, trained: Job, tally: ServiceTally) -> None:
+    def __init__(
+        self, session: Session, trained: Job, form_of: Callable[[Job, Sequence[int]], AnswerForm], tally: ServiceTally
+    ) -> None:
         assert trained.serve is not None
-        self._session, self._train, self._most = session, Hidden.section_of(trained), trained.serve.batch_size
+        self._session, self._trained, self._form_of, self._most = session, trained, form_of, trained.serve.batch_size
         self._tally, self._new_rows = tally, 0
         self._served = tally.read() or ServiceCount(self._most)
         session.progress.emit(PhaseBegan("deal", 0, "batches"))
@@ -54,14 +57,13 @@ class AnswerDealing:
         async with channel.phase("deal"):
             await channel.send(DealerSeed(seed=seeds[place]))
             while (said := await channel.receive(AnswerTerms)).rows:
-                self._check(said, channel.peer)
+                form = self._check(said, channel.peer)
                 if place == 0:
                     self._count(said.rows)
-                form = Form(tuple(said.widths), self._train.layers, self._train.outputs, self._train.form_loss)
                 nothing = [np.zeros(shape, np.uint64) for shape in form.shapes]
                 sink = DealingSink(channel)
                 dealer = Dealer(place, [Randomness(seed) for seed in seeds], sink, masks_of(said))
-                await answer(dealer, shared_model(form, nothing), said.rows, None, None, 0)
+                await answer(dealer, form, nothing, said.rows, None, None, 0)
                 await sink.finish()
                 session.progress.emit(Advanced(1))
                 failpoints.reach("dealt")
@@ -80,7 +82,7 @@ class AnswerDealing:
             self._served.batches += 1
             self._tally.write(self._served)
 
-    def _check(self, said: AnswerTerms, peer: str) -> None:
+    def _check(self, said: AnswerTerms, peer: str) -> AnswerForm:
         widths = list(said.widths)
         fits = (
             said.rows <= self._most
@@ -95,4 +97,6 @@ class AnswerDealing:
                 code="E_COUNT",
                 hint=f"ask the owner of {peer} whether it runs another version, and ask again",
             )
-        check_memory(self._session, self._train, said.rows, widths)
+        form = self._form_of(self._trained, widths)
+        check_memory(self._session, form, said.rows)
+        return form

@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from hashlib import blake2b
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from typing_extensions import override
 
 from vfl_node.alignment.alignment import NOT_MINE, Alignment
@@ -21,13 +22,13 @@ from vfl_node.job import Job
 from vfl_node.session.openings import OpeningLog
 from vfl_node.session.session import Session
 from vfl_node.session.share_wire import DealtCorrections, PairWire, StarWire
-from vfl_node.training.hidden.config import Hidden
-from vfl_node.training.hidden.kept import KeptShares
-from vfl_node.training.hidden.prediction import answers
 from vfl_node.training.prediction.exchange import Asking, PredictionBatch
 from vfl_node.training.prediction.shown import DisclosureGuard, OutgoingBatch, names_of_new
 from vfl_node.training.prediction.sides import Positions, Probabilities, ServiceSide, ServiceTerms
 from vfl_node.training.predictor import Names, StoredModel
+from vfl_node.training.shares.config import SharesConfig
+from vfl_node.training.shares.kept import KeptModel
+from vfl_node.training.shares.prediction import answers
 from vfl_node.transport.generated.vfl.v1.shares_pb2 import AnswerContext, AnswerInputs, AnswerTerms
 
 MARK_BYTES = 8
@@ -48,15 +49,15 @@ class ShareSide(ServiceSide):
 
     makes_rows_up: ClassVar[bool] = False
 
-    def __init__(self, model: StoredModel, kept: KeptShares, alignment: Alignment, table: Table) -> None:
-        train, serve, batches = Hidden.section_of(model.job), model.job.serve, bytes.fromhex(kept.stored.batches)
+    def __init__(self, model: StoredModel, kept: KeptModel, alignment: Alignment, table: Table) -> None:
+        train, serve, batches = SharesConfig.section_of(model.job), model.job.serve, bytes.fromhex(kept.stored.batches)
         assert serve is not None
         super().__init__(ServiceTerms(serve, batches, train.task, train.classes, train.outputs), alignment, table)
         self.draws = Randomness(batches)  # for attacks on rows that are made up, of which there are none
         self._columns = kept.columns(table)
 
-    def columns(self, positions: Positions) -> Ring:
-        """Those of the rows at shared ``positions``, uint64[B, d]."""
+    def columns(self, positions: Positions) -> NDArray[Any]:
+        """Those of the rows at shared ``positions``, [B, d]."""
         return self._columns[self.alignment.rows[positions]]
 
     @override
@@ -77,12 +78,12 @@ class AnswerExchange:
     """
 
     def __init__(
-        self, session: Session, trained: Job, kept: KeptShares, side: ShareSide, masks: Randomness, log: OpeningLog
+        self, session: Session, trained: Job, kept: KeptModel, side: ShareSide, masks: Randomness, log: OpeningLog
     ) -> None:
         dealer = session.coordinator
         assert dealer is not None
         self.side, self.asking = side, Asking.from_session(session)
-        self._session, self._trained, self._train = session, trained, Hidden.section_of(trained)
+        self._session, self._trained, self._train = session, trained, SharesConfig.section_of(trained)
         self._kept, self._masks, self._log, self._dealer = kept, masks, log, dealer
         self._parties, self._channels = session.job.parties, list(session.data_peers.values())
         self._place, self._asker = kept.stored.place, self._parties.data.index(str(session.job.asker))
@@ -108,7 +109,7 @@ class AnswerExchange:
         """
         widths = self._kept.form.widths
         sizes = [len(_positions(batch)) for batch in batches]
-        answers.check_memory(self._session, self._train, max(sizes), widths)
+        answers.check_memory(self._session, self._kept.form, max(sizes))
         contexts = await self._agree(batches)
         shapes = []
         for batch, rows, said in zip(batches, sizes, contexts, strict=True):
@@ -138,7 +139,7 @@ class AnswerExchange:
             own, outputs = self.side.own(_positions(batch)), self._kept.form.outputs
             offset = answers.offsets(self._offset_key, self._offset_names(batch, said), own, outputs)
         await self._dealer.send(terms)
-        low = await answers.answer(party, self._kept.model, len(columns), columns, offset, self._asker)
+        low = await answers.answer(party, self._kept.form, self._kept.shares, len(columns), columns, offset, self._asker)
         await corrections.finish()
         return low
 
@@ -190,11 +191,12 @@ class AnswerExchange:
         return names_of_new(self.side, _positions(batch), torch.from_numpy(marks))
 
     def _offset_names(self, batch: PredictionBatch, said: AnswerContext) -> Names:
-        """What one offset belongs to. Without hidden layers a record, whichever columns the asker brings and however it asks.
+        """What one offset belongs to.
 
-        Its score then moves by what the asker knows, so another offset would only tell more of the rest.
+        In a sum of columns times weights it is a record, whichever columns the asker brings and however it asks: its score
+        then moves by what the asker knows, so another offset would only tell more of the rest.
         """
-        return self._names(batch, said) if self._kept.form.hidden else names_of_new(self.side, _positions(batch), None)
+        return self._names(batch, said) if self._kept.form.follows_columns else names_of_new(self.side, _positions(batch), None)
 
     def _admit(self, batches: Sequence[PredictionBatch], contexts: Sequence[AnswerContext], peer: str) -> None:
         """Check what is agreed, and count the rows, unless this party asks itself."""

@@ -14,16 +14,13 @@ of any row.
 from __future__ import annotations
 
 import hashlib
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
-
 from vfl_node.alignment.alignment import Alignment
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.crypto.shares.ring import WEIGHT_FRACTION, Ring, decode
 from vfl_node.data.tables import Table
 from vfl_node.errors import ProtocolError
 from vfl_node.job import Job
@@ -32,18 +29,10 @@ from vfl_node.session.counted import served_model
 from vfl_node.session.openings import OpeningLog
 from vfl_node.session.session import Session
 from vfl_node.settings.declared import Declared
-from vfl_node.training.hidden import alone
-from vfl_node.training.hidden.config import Hidden
-from vfl_node.training.hidden.kept import KeptShares
-from vfl_node.training.hidden.prediction import answers
-from vfl_node.training.hidden.prediction.dealing import AnswerDealing
-from vfl_node.training.hidden.prediction.exchange import AnswerExchange, ShareSide
-from vfl_node.training.hidden.rows import RowEncoder
 from vfl_node.training.prediction.disclosures import requests as asked_for
 from vfl_node.training.prediction.known_records import check_all_shared, predict_known
 from vfl_node.training.prediction.new_records import predict_new
 from vfl_node.training.predictor import (
-    KeptHalf,
     Predicted,
     RequestQueue,
     ServiceCount,
@@ -53,22 +42,37 @@ from vfl_node.training.predictor import (
     check_allowed,
 )
 from vfl_node.training.shares import agreement
+from vfl_node.training.shares.kept import AnswerForm, KeptModel
+from vfl_node.training.shares.prediction.dealing import AnswerDealing
+from vfl_node.training.shares.prediction.exchange import AnswerExchange, ShareSide
 from vfl_node.transport.generated.vfl.v1.shares_pb2 import AnswerTerms, DealerSeed
 
 
-class HiddenPredictor:
+class SharesPredictor(ABC):
     """Predictions between nodes, as a `Predictor`."""
 
     defended: ClassVar[frozenset[str]] = frozenset()
 
-    def check(self, model: StoredModel) -> None:
-        """As the base: the shares must be those that the training has left."""
-        KeptShares.from_model(model)
+    @abstractmethod
+    def kept(self, model: StoredModel) -> KeptModel:
+        """What a party has stored.
 
+        Raises:
+            StateError: it is not what a training of this job stores, or the shares are no longer those that this party has
+                committed itself to (``E_STATE_CORRUPT``); another version stored it (``E_STATE_VERSION``).
+        """
+
+    @abstractmethod
+    def form(self, trained: Job, widths: Sequence[int]) -> AnswerForm:
+        """What is public of a model that a job has trained."""
+
+    @abstractmethod
     def column_kinds(self, encoder: str) -> Mapping[str, Declared]:
         """Column → kind, of those that the encoder reads."""
-        stored = RowEncoder.from_json(encoder)
-        return stored.declare(stored.kinds)
+
+    def check(self, model: StoredModel) -> None:
+        """As the base: the shares must be those that the training has left."""
+        self.kept(model)
 
     async def predict_known(
         self,
@@ -89,19 +93,19 @@ class HiddenPredictor:
             StateError: the shares of some party have changed (``E_STATE_CORRUPT``).
         """
         check_all_shared(alignment)
-        async with _exchange(session, model, alignment, table) as exchange:
+        async with _exchange(session, model, self.kept(model), alignment, table) as exchange:
             return await predict_known(session, exchange.side, requests, shown=shown, tally=tally, exchange=exchange.use_guard)
 
     async def predict_new(
         self, session: Session, model: StoredModel, alignment: Alignment, table: Table, *, shown: ShownRows
     ) -> Predicted | None:
         """As :func:`~vfl_node.training.prediction.new_records.predict_new`; raises as :meth:`predict_known`."""
-        async with _exchange(session, model, alignment, table) as exchange:
+        async with _exchange(session, model, self.kept(model), alignment, table) as exchange:
             return await predict_new(session, exchange.side, shown=shown, exchange=exchange.use_guard)
 
     def coordination(self, session: Session, trained: Job, tally: ServiceTally) -> AnswerDealing:
         """The coordinator deals."""
-        return AnswerDealing(session, trained, tally)
+        return AnswerDealing(session, trained, self.form, tally)
 
     def learnt(self, job: Job, exchanged: ServiceCount | Predicted) -> Mapping[str, tuple[Disclosure, ...]]:
         """As :func:`learnt`."""
@@ -109,9 +113,11 @@ class HiddenPredictor:
 
 
 @asynccontextmanager
-async def _exchange(session: Session, model: StoredModel, alignment: Alignment, table: Table) -> AsyncIterator[AnswerExchange]:
+async def _exchange(
+    session: Session, model: StoredModel, kept: KeptModel, alignment: Alignment, table: Table
+) -> AsyncIterator[AnswerExchange]:
     """What answers batches with a party's part of a model, once all parties' shares are known to be those of the training."""
-    kept, job, dealer = KeptShares.from_model(model), session.job, session.coordinator
+    job, dealer = session.job, session.coordinator
     assert dealer is not None
     assert job.predict is not None
     check_allowed(job, model.job.serve)
@@ -136,41 +142,8 @@ async def _exchange(session: Session, model: StoredModel, alignment: Alignment, 
         await dealer.send(AnswerTerms())
 
 
-def predict(active: KeptHalf, passives: Sequence[KeptHalf], positions: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Predictions in one place, for a trial whose tables have one owner, who so has all shares.
-
-    Scores have the steps of predictions between nodes, each rounded to the nearest. Columns of a party that does not own a row
-    count as zeros.
-
-    Args:
-        active: its part.
-        passives: theirs, in the job's order.
-        positions: shared ones, int64[k].
-
-    Returns:
-        As :func:`vfl_node.training.hidden.prediction.answers.interpret`.
-    """
-    halves = [active, *passives]
-    kept = [KeptShares.from_model(half.model) for half in halves]
-    form, train = kept[0].form, Hidden.section_of(active.model.job)
-    weights = [
-        decode(np.sum(parts, axis=0, dtype=np.uint64), WEIGHT_FRACTION)
-        for parts in zip(*(party.shares for party in kept), strict=True)
-    ]
-    first = sum(_columns(party, half, positions) @ weight for party, half, weight in zip(kept, halves, weights, strict=False))
-    z = alone.scores_from_sums(np.asarray(first), weights[len(halves) :])
-    return answers.interpret(answers.round_scores(z, form), train, kept[0].stored.target)
-
-
-def _columns(kept: KeptShares, half: KeptHalf, positions: NDArray[np.int64]) -> NDArray[np.float64]:
-    """A party's columns of the rows at ``positions``, float64[k, d]."""
-    rows = half.alignment.rows[positions]
-    columns: Ring = kept.columns(half.table)
-    return decode(np.where((rows >= 0)[:, None], columns[rows], np.uint64(0)))
-
-
 def learnt(job: Job, exchanged: ServiceCount | Predicted) -> Mapping[str, tuple[Disclosure, ...]]:
-    """Party → what it learnt; the coordinator, too. See docs/guides/train-hidden.md."""
+    """Party → what it learnt; the coordinator, too."""
     parties, asker = job.parties, str(job.asker)
     masked = Disclosure(
         "masked values", None, "columns and scores of the others, each under a mask of its own: uniform numbers"

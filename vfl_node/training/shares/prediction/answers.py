@@ -2,8 +2,8 @@
 
 ::
 
-    X_j      each party's columns of the rows under masks of the batch                    known
-    z        scores, from the columns and the shares of the weights (network.py)
+    X_j      each party's columns of the rows under masks of the batch
+    z        scores, from the columns and the shares of the model (kept.py of the trainer)
     s        z + an offset of every party but the asker, secret, within ±½ step           offsets
     s >> F   cut to steps of 1/16, or of 1/32 deviation where the model is for numbers    truncated
     9 bits   its lowest ones opened to the party that asks, and to nobody else            revealed
@@ -40,23 +40,23 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vfl_node.crypto.shares.machine import ShareMachine
-from vfl_node.crypto.shares.operations import mask_known, reveal, truncate
-from vfl_node.crypto.shares.ring import BITS, BYTES, FRACTION, Ring
+from vfl_node.crypto.shares.operations import reveal, truncate
+from vfl_node.crypto.shares.ring import BITS, BYTES, Ring
 from vfl_node.crypto.shares.sines import TABLES_DIGEST
 from vfl_node.crypto.shares.values import Shared
 from vfl_node.errors import StateError
 from vfl_node.job import Job
 from vfl_node.session.session import Session
 from vfl_node.training.glm.measuring import output_of
-from vfl_node.training.hidden import memory
-from vfl_node.training.hidden.config import Hidden
-from vfl_node.training.hidden.network import Form, SharedModel, scores
 from vfl_node.training.predictor import Names
+from vfl_node.training.shares.config import SharesConfig
+from vfl_node.training.shares.kept import AnswerForm
 from vfl_node.training.targets import TargetScale
 from vfl_node.transport.generated.vfl.v1.shares_pb2 import AnswerTerms
 
@@ -71,7 +71,7 @@ ANSWER_BITS = 9
 SECTION = "answer"
 
 
-def step_bits(form: Form) -> int:
+def step_bits(form: AnswerForm) -> int:
     """Fractional bits of what is opened."""
     return 5 if form.numbers else 4
 
@@ -90,26 +90,29 @@ def offsets(key: bytes, names: Names, own: Sequence[bytes], outputs: int) -> Rin
     return np.frombuffer(words, "<u8").astype(np.uint64).reshape(len(names), outputs)
 
 
-async def answer(machine: ShareMachine, model: SharedModel, rows: int, own: Ring | None, offset: Ring | None, to: int) -> Ring:
+async def answer(
+    machine: ShareMachine,
+    form: AnswerForm,
+    shares: Sequence[Ring],
+    rows: int,
+    own: NDArray[Any] | None,
+    offset: Ring | None,
+    to: int,
+) -> Ring:
     """The scores of a batch, uint64[rows, K] below 2⁹, at the party at place ``to``; zeros elsewhere.
 
     Args:
         machine: of whoever runs it.
-        model: in shares.
+        form: of the model.
+        shares: of it; zeros at the dealer.
         rows: of the batch.
-        own: this party's columns, uint64[rows, d]; None at the dealer.
+        own: this party's columns, [rows, d]; None at the dealer.
         offset: as :func:`offsets`; None at the dealer and at the party that asks.
         to: place of the party that asks; of no meaning at the dealer.
     """
     machine.begin(SECTION)
-    columns = await machine.run(
-        *(
-            mask_known(owner, (rows, width), FRACTION, own if machine.place == owner else None)
-            for owner, width in enumerate(model.form.widths)
-        )
-    )
-    z = await scores(machine, model, columns)
-    bits = z.fraction - step_bits(model.form)
+    z = await form.score(machine, shares, rows, own)
+    bits = z.fraction - step_bits(form)
     if offset is not None:
         z += Shared((offset >> np.uint64(BITS - bits)) - np.uint64(1 << (bits - 1)), z.fraction)
     (cut,) = await machine.run(truncate(z, bits))
@@ -117,19 +120,19 @@ async def answer(machine: ShareMachine, model: SharedModel, rows: int, own: Ring
     return np.asarray(low, dtype=np.uint64)
 
 
-def read(low: Ring, form: Form) -> Floats:
+def read(low: Ring, form: AnswerForm) -> Floats:
     """The scores float64[n, K] of which these are the low bits, uint64[n, K]."""
     half = 1 << (ANSWER_BITS - 1)
     signed = (low.astype(np.int64) + half) % (2 * half) - half
     return np.ldexp(signed.astype(np.float64), -step_bits(form))
 
 
-def round_scores(z: Floats, form: Form) -> Floats:
+def round_scores(z: Floats, form: AnswerForm) -> Floats:
     """Scores as :func:`read` would have them, rounded to the nearest step."""
     return read(np.rint(np.ldexp(z, step_bits(form))).astype(np.int64).view(np.uint64), form)
 
 
-def interpret(z: Floats, train: Hidden, target: tuple[float, float] | None) -> Floats:
+def interpret(z: Floats, train: SharesConfig, target: tuple[float, float] | None) -> Floats:
     """What scores float64[n, K] say: probabilities float64[n] or [n, K]; numbers float64[n].
 
     Args:
@@ -184,9 +187,9 @@ def masks_of(terms: AnswerTerms) -> str:
     return hashlib.sha256(b"vfl-node answers" + terms.SerializeToString(deterministic=True)).hexdigest()
 
 
-def check_memory(session: Session, train: Hidden, rows: int, widths: Sequence[int]) -> None:
+def check_memory(session: Session, form: AnswerForm, rows: int) -> None:
     """Refuse a batch for which this machine has no memory, before any is taken. Raises StateError (``E_MEMORY``)."""
-    needed, free = memory.answer_bytes(train, rows, widths), session.machine.free_bytes
+    needed, free, widths = form.memory(rows), session.machine.free_bytes, form.widths
     if needed > free:
         raise StateError(
             f"predictions of {rows} rows of {sum(widths)} columns in shares need {needed >> 20} MiB of memory; "
