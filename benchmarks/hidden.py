@@ -28,6 +28,7 @@ import argparse
 import asyncio
 import json
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -72,8 +73,14 @@ def write_tables(folder: Path, rows: int, columns: tuple[int, int], shared: int 
         pq.write_table(pa.table(table), folder / f"{role}.parquet")
 
 
-def run(folder: Path, train: Settings, watch: Callable[[int], None] | None = None, protocol: str = "psi") -> dict[str, Any]:
-    """The active party's report of a job over the tables of ``folder``; ``watch`` is called with the process while it runs."""
+def run(
+    folder: Path, train: Settings, watch: Callable[[int], None] | None = None, protocol: str = "psi", every: float = 0.5
+) -> dict[str, Any]:
+    """The active party's report of a job over the tables of ``folder``.
+
+    While it runs, ``watch`` is called with the process ``every`` so many seconds.
+    """
+    shutil.rmtree(folder / "out", ignore_errors=True)
     (folder / "job.yaml").write_text(yaml.safe_dump(job_of(train, protocol=protocol)))
     data = [word for role in ("active", "passive") for word in ("--data", f"{role}={role}.parquet")]
     words = [sys.executable, "-m", "vfl_node", "run", "job.yaml", *data, "--out", "out"]
@@ -82,17 +89,16 @@ def run(folder: Path, train: Settings, watch: Callable[[int], None] | None = Non
         while running.poll() is None:
             if watch:
                 watch(running.pid)
-            time.sleep(0.5)
+            time.sleep(every)
     if running.returncode:
         raise SystemExit((folder / "log").read_text()[-2000:])
-    report = json.loads((folder / "out" / "report.json").read_text())
-    subprocess.run(["rm", "-r", str(folder / "out")], check=True)
+    report: dict[str, Any] = json.loads((folder / "out" / "report.json").read_text())
     return report
 
 
 def job_of(train: Settings, coordinator: str = "dealer", protocol: str = "psi") -> dict[str, Any]:
     """The job, with a coordinator if its training needs one."""
-    coordinated = train["algorithm"] == "hidden" or train.get("flow") == "coordinator"
+    coordinated = train["algorithm"] in ("hidden", "trees") or train.get("flow") == "coordinator"
     return {
         "name": "bench",
         "parties": {"active": "active", "passive": "passive", **({"coordinator": coordinator} if coordinated else {})},

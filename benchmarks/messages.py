@@ -70,6 +70,7 @@ LINKAGE = (
     "candidates: 3, noise: {sigma: 0.4}}"
 )
 HIDDEN = "train: {algorithm: hidden, epochs: 1}\nevaluate: {metrics: [auc]}"
+TREES = "train: {algorithm: trees, trees: 2, depth: 2, bins: 4}\nevaluate: {metrics: [auc]}"
 SPLIT = "train: {bottom: [4], active_bottom: [4], top: [4], epochs: 1}\n"
 
 KINDS = {
@@ -95,6 +96,8 @@ KINDS = {
     + "evaluate: {share_with_passive: true, validation_fraction: 0.2}",
     "hidden": HIDDEN.replace("epochs: 1", "epochs: 1, dealer_audit: 0.05"),
     f"hidden, {SEVERAL}": HIDDEN,
+    "trees": TREES,
+    f"trees, {SEVERAL}": TREES,
     "logistic, two-party": LOGISTIC + "}",
     "logistic, coordinator-open-scores": LOGISTIC + ", flow: coordinator-open-scores}",
     "logistic, coordinator": LOGISTIC + ", flow: coordinator, loss: taylor}",
@@ -315,7 +318,7 @@ def _record_pairing(folder: Path) -> Seen:
 
 
 def _simulated(text: str, tables: Mapping[str, Path], out: Path) -> Seen:
-    hub = ", coordinator: hub" if any(word in text for word in ("coordinator", "linkage", "hidden,")) else ""
+    hub = ", coordinator: hub" if any(word in text for word in ("coordinator", "linkage", "hidden,", "trees,")) else ""
     passive = ", ".join(name for name in tables if ROLES[name] == "passive")
     job = parse(f"name: recorded\nparties: {{active: clinic, passive: [{passive}]{hub}}}\n{text}\n", Job, source="job")
     recorder = Recorder()

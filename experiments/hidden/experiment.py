@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 import tempfile
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -48,7 +49,8 @@ from vfl_node.training.hidden.terms import HiddenProgram
 from vfl_node.training.hidden.trainer import HiddenTrainer
 from vfl_node.training.schedule import Schedule
 from vfl_node.training.shares.dealing import Dealing
-from vfl_node.training.trainer import Trained, TrainingData
+from vfl_node.training.trainer import Trained, Trainer, TrainingData
+from vfl_node.transport.generated.vfl.v1.shares_pb2 import DealingTerms
 from vfl_node.transport.memory import memory_network, run_together
 
 DEALER = "notary"
@@ -199,6 +201,14 @@ def hidden(shared: Path, *, data: str, seed: int, ratio: float) -> dict[str, Any
 
 def train_together(job: Job, union: Union, randomness: Randomness) -> tuple[HiddenPlan, list[Trained]]:
     """Both parties and the dealer in this process. Raises what a party met first."""
+    said, results = run_in_memory(HiddenTrainer(), job, union.tables, union.views, randomness)
+    return HiddenProgram(job).plan(said), results
+
+
+def run_in_memory(
+    trainer: Trainer, job: Job, tables: Mapping[str, Table], views: Mapping[str, Alignment], randomness: Randomness
+) -> tuple[DealingTerms, list[Trained]]:
+    """What the dealer was told, and what each data party has. Raises what a party met first."""
     network = memory_network(*job.parties.all)
     with tempfile.TemporaryDirectory() as scratch:
         sessions = {}
@@ -209,17 +219,17 @@ def train_together(job: Job, union: Union, randomness: Randomness) -> tuple[Hidd
             memories = {peer: MemoryOfOneRun(own.derive(f"memory of {peer}")) for peer in job.parties.others(name)}
             sessions[name] = session(name, peers, own, job=job, folder=folder, limits=Limits(least_rows=0), memories=memories)
         protocols: list[tuple[Any, Any]] = []
-        for name, view in union.views.items():
-            run = HiddenTrainer().run(sessions[name], TrainingData(view, union.tables[name]), MemoryCheckpoints(), None)
+        for name, view in views.items():
+            run = trainer.run(sessions[name], TrainingData(view, tables[name]), MemoryCheckpoints(), None)
             protocols.append((run, list(sessions[name].peers.values())))
-        dealing = HiddenTrainer().coordination(sessions[DEALER])
+        dealing = trainer.coordination(sessions[DEALER])
         assert isinstance(dealing, Dealing)
         protocols += [(dealing.serve(channel), [channel]) for channel in sessions[DEALER].peers.values()]
         results = run_together(*protocols)
     failed = [result for result in results if isinstance(result, Exception)]
     for error in sorted(failed, key=lambda error: isinstance(error, PeerLost)):
         raise error
-    return HiddenProgram(job).plan(dealing._said[ACTIVE]), results[:2]
+    return dealing._said[ACTIVE], results[:2]
 
 
 def first_weights(plan: HiddenPlan, randomness: Randomness) -> list[Floats]:

@@ -27,6 +27,13 @@ def test_streams_are_fixed_for_ever() -> None:
     assert Randomness(SEED).permutation(8).tolist() == [5, 4, 1, 6, 0, 2, 7, 3]
 
 
+@pytest.mark.parametrize("count", [0, 1, 7, 10_000])
+def test_words_are_those_of_the_stream(count: int) -> None:
+    drawn, same = Randomness(SEED), Randomness(SEED)
+    assert drawn.uint64(count).tolist() == np.frombuffer(same.bytes(8 * count), "<u8").tolist()
+    assert drawn.bytes(8) == same.bytes(8)
+
+
 def test_children_do_not_depend_on_what_was_drawn_before() -> None:
     drawn = Randomness(SEED)
     drawn.bytes(1000)

@@ -30,6 +30,7 @@ LINKED = (
     "train: {algorithm: candidates, bottom: [3], active_bottom: [2], top: [2], merge_hidden: [2], epochs: 1, batch_size: 9}\n"
 )
 HIDDEN = "align: {protocol: psu}\ntrain: {algorithm: hidden, epochs: 2"
+TREES = "align: {protocol: psu}\ntrain: {algorithm: trees, trees: 2, depth: 2, bins: 3, least_rows: 2}\n"
 
 KINDS = {
     "psu": f"parties: {TWO}\nalign: {{protocol: psu}}\n",
@@ -61,6 +62,8 @@ KINDS = {
     "hidden": f"parties: {THREE}\n{HIDDEN}}}\n",
     "hidden, audited": f"parties: {THREE}\n{HIDDEN.replace('epochs: 2', 'epochs: 3, dealer_audit: 0.5')}}}\n",
     "hidden, several": f"parties: {FOUR}\n{HIDDEN}}}\n",
+    "trees": f"parties: {THREE}\n{TREES}",
+    "trees, several": f"parties: {FOUR}\n{TREES}",
 }
 """Kind → the job."""
 
@@ -137,7 +140,7 @@ def settings_of(job: Job, name: str, of: Tables, folder: Path) -> Settings:
         data=data,
         insecure_loopback=True,
         device="cpu",
-        policy=Policy(everyone=Limits(min_own_rows=1, min_peer_rows=1, unaligned=tuple(METHODS.own))),
+        policy=Policy(everyone=Limits(min_own_rows=1, min_peer_rows=1, least_rows=2, unaligned=tuple(METHODS.own))),
         group_threads=1,
         state_dir=folder,
     )

@@ -50,6 +50,12 @@ align: {protocol: psu}
 train: {algorithm: hidden, epochs: 3}
 evaluate: {test_fraction: 0.3}
 """,
+    "trees": HELPED
+    + """\
+align: {protocol: psu}
+train: {algorithm: trees, trees: 3, depth: 2, bins: 4}
+evaluate: {test_fraction: 0.3}
+""",
 }
 """Kind of job → its text; every phase that a job can have is in one of them."""
 

@@ -43,6 +43,7 @@ ARITHMETIC = Path(__file__).with_name("arithmetic.json")
 SPLIT = "train: {bottom: [6, 4], active_bottom: [5], top: [6], epochs: 2, batch_size: 40"
 LOGISTIC = "evaluate: {test_fraction: 0.25}\ntrain: {algorithm: logistic, iterations: 3, key_bits: 2048, least_rows: 0"
 HIDDEN = "evaluate: {test_fraction: 0.25}\ntrain: {algorithm: hidden, epochs: 2"
+TREES = "evaluate: {test_fraction: 0.25}\ntrain: {algorithm: trees, trees: 2, depth: 3, bins: 4"
 ASYMMETRIC = "align: {protocol: apsi, obfuscation: {fraction: 0.9}}\n"
 INTERSECTION = "align: {protocol: psi}\n"
 
@@ -71,6 +72,8 @@ JOBS = {
         f"{INTERSECTION}{LOGISTIC.replace('0.25', '0')}, flow: coordinator, loss: taylor, labels: passive}}"
     ),
     "hidden-psu": f"{HIDDEN}, reveal: owners}}",
+    "trees-psu": f"{TREES}}}",
+    "trees-squares": f"{INTERSECTION}{TREES}, task: regression, reveal: none, leaves: none, metrics_by: none}}",
     "hidden-layers": f"{INTERSECTION}{HIDDEN}, epsilon: null, batch_size: 50, layers: [3], classes: 3}}",
 }
 """Name of a transcript → what its job says beside its parties."""
@@ -86,7 +89,11 @@ Line = list[Any]
 
 
 def recorded_job(text: str, folder: Path, seed: str = "golden") -> list[Line]:
-    hub = ", coordinator: hub" if any(word in text for word in ("flow: coordinator", "algorithm: hidden")) else ""
+    hub = (
+        ", coordinator: hub"
+        if any(word in text for word in ("flow: coordinator", "algorithm: hidden", "algorithm: trees"))
+        else ""
+    )
     job = parse(f"name: golden\nparties: {{active: clinic, passive: lab{hub}}}\n{text}\n", Job, source="job")
     recorder = Recorder()
     seeds = {name: Randomness(f"{seed} {name}".encode().ljust(32)) for name in job.parties.all}
@@ -185,7 +192,7 @@ def check(name: str, found: list[Line], request: pytest.FixtureRequest, *, exact
 
 @pytest.mark.parametrize("name", JOBS)
 def test_a_job_sends_what_it_sent(name: str, request: pytest.FixtureRequest, computes_alike: Set[str], tmp_path: Path) -> None:
-    exact = name in computes_alike or name.startswith(("align", "hidden"))
+    exact = name in computes_alike or name.startswith(("align", "hidden", "trees"))
     check(name, recorded_job(JOBS[name], tmp_path), request, exact=exact)
 
 

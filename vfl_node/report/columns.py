@@ -17,7 +17,8 @@ class ColumnFigures(Section):
     name: str
     kind: Literal["numeric", "categorical", "date", "list"]
     transform: ScalingMethod | Literal["cuts"] | None = Field(
-        description="how numbers, or the days of a date, are scaled; null for categories, and for a column that is left out"
+        description="how numbers, or the days of a date, are scaled, or `cuts` into intervals; null for categories, and for a "
+        "column that is left out"
     )
     levels: Count | None = Field(
         description="categorical: how many have a code of their own; list: likewise of items; null for another kind"

@@ -248,8 +248,8 @@ class Limits(Frozen):
         default=20,
         ge=0,
         description="a column of this node's table in which fewer records differ, or one has more than a fifth of the sum "
-        "of squares, takes no part in hidden training. The width that a table has with a partner stays what it was at first. Of trees: "
-        "fewest records on each side of a split, which a job must ask for",
+        "of squares, takes no part in hidden training. The width that a table has with a partner stays what it was at first. "
+        "Of trees: fewest records on each side of a split, which a job must ask for",
     )
     size: SizeLimits = SizeLimits()
     linkage: LinkageLimits = LinkageLimits()

@@ -23,7 +23,7 @@ from vfl_node.crypto.shares.values import Shared
 from vfl_node.training.trees import tree as tree_module
 from vfl_node.training.trees.candidates import Candidates
 from vfl_node.training.trees.gradients import find_pairs
-from vfl_node.training.trees.plan import SCORE_FRACTION, TreesPlan
+from vfl_node.training.trees.plan import PLACE_BITS, SCORE_FRACTION, TreesPlan
 from vfl_node.training.trees.tree import grow_tree
 
 ROWS, BINS, TREES, DEPTH = 900, (5, 4, 3), 2, 3
@@ -132,7 +132,7 @@ class Grower:
             pairs = await find_pairs(machine, plan, scores, targets if machine.place == 0 else 0 * targets, counted)
             before = scores.part
             tree, scores = await grow_tree(machine, plan, cells, pairs, scores)
-            scores = Shared(scores.part & np.uint64((1 << plan.score_bits) - 1), SCORE_FRACTION)
+            scores = Shared(scores.part & np.uint64((1 << PLACE_BITS) - 1), SCORE_FRACTION)
             chosen = [of.part for of in tree.chosen]
             grown.append(Grown(pairs.part, before, scores.part, chosen, tree.leaves.part))
         return grown
@@ -145,7 +145,7 @@ class Grower:
 
     def scores(self, number: int, name: str) -> Ints:
         """Before or after a tree, as integers of so many bits as scores have."""
-        high = 64 - self.plan.score_bits
+        high = 64 - PLACE_BITS
         return self.sum(number, name) << high >> high
 
     def picks(self, number: int, level: int) -> Ints:

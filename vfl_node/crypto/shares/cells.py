@@ -220,7 +220,7 @@ def pick_cells(cells: MaskedCells, selected: Bits, count: int) -> Operation[Bits
 
     def correlate(values: Material) -> Material:
         assert cells.masks is not None
-        chosen = pack_rows(unpack_bits(values["mask"], shape))
+        chosen = unpack_bits(values["mask"], shape)
         return {"rows": pack_bits(np.concatenate([multiply_bits(low, chosen) for _, low in cells.masks.low_bits()], axis=1))}
 
     def shares(place: int, material: Material) -> Sequence[Ring]:
@@ -232,7 +232,7 @@ def pick_cells(cells: MaskedCells, selected: Bits, count: int) -> Operation[Bits
         if cells.own is not None:
             made = cells.own.pick(unpack_bits(opened[0], shape))
         else:
-            made = multiply_bits(cells.low, pack_rows(unpack_bits(material["mask"], shape)))
+            made = multiply_bits(cells.low, unpack_bits(material["mask"], shape))
         return Bits(pack_bits(made) ^ material["rows"])
 
     words = (words_of(count * cells.width),)

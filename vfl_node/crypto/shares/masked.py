@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -23,8 +23,10 @@ MASK_BITS = 16
 
 _CELLS_AT_ONCE = 1 << 22
 _KEPT_CELLS = 1 << 26  # so many masks are kept; of larger matrices they are made again for each product
+_CACHED_CELLS = 1 << 16  # so many numbers are turned into float64 at a time, which stay in a processor's cache
 _EXACT_ROWS = 1 << 20  # sums of so many products of two numbers of 16 bits are exact in float64
 _LIMB_BITS = 16
+_TABLE_BITS = 16
 
 
 def slots_of(rows: int) -> int:
@@ -107,13 +109,17 @@ def multiply_narrow(blocks: Iterator[tuple[int, Narrow]], values: Ring, width: i
     Numbers are cut into four of 16 bits, whose products and sums are exact in float64.
     """
     count, total, rows = len(values), np.zeros((len(values), width), np.uint64), 0
-    sums = np.zeros((4 * count, width))
+    sums, step = np.zeros((4 * count, width)), max(1, _CACHED_CELLS // (width + 4 * count))
+    wide, limbs = np.empty((step, width)), np.empty((count, 4, step))
     for start, block in blocks:
         if rows + len(block) > _EXACT_ROWS:
             total, sums, rows = total + _join_limbs(sums, count), np.zeros_like(sums), 0
-        part = values[:, start : start + len(block)]
-        limbs = [(part >> np.uint64(_LIMB_BITS * limb)) & np.uint64((1 << _LIMB_BITS) - 1) for limb in range(4)]
-        sums += np.concatenate(limbs).astype(np.float64) @ block.astype(np.float64)
+        for first in range(0, len(block), step):
+            part = block[first : first + step]
+            size, words = len(part), values[:, start + first : start + first + len(part)].astype("<u8", copy=False)
+            wide[:size] = part
+            limbs[:, :, :size] = words[:, :, None].view("<u2").swapaxes(1, 2)
+            sums += limbs[:, :, :size].reshape(4 * count, size) @ wide[:size]
         rows += len(block)
     return total + _join_limbs(sums, count)
 
@@ -121,7 +127,7 @@ def multiply_narrow(blocks: Iterator[tuple[int, Narrow]], values: Ring, width: i
 def _join_limbs(sums: NDArray[np.float64], count: int) -> Ring:
     total = np.zeros((count, sums.shape[1]), np.uint64)
     for limb in range(4):
-        total += sums[limb * count : (limb + 1) * count].astype(np.uint64) << np.uint64(_LIMB_BITS * limb)
+        total += sums[limb::4].astype(np.uint64) << np.uint64(_LIMB_BITS * limb)
     return total
 
 
@@ -136,12 +142,33 @@ def _unpack_rows(words: Ring, width: int) -> NDArray[np.uint8]:
     return np.unpackbits(words.astype("<u8", copy=False).view(np.uint8), axis=1, count=width, bitorder="little")
 
 
-def multiply_bits(rows: Ring, chosen: Ring) -> NDArray[np.uint8]:
-    """Products modulo 2 of packed rows: uint8[K, n] of uint64[n, w] and uint64[K, w]."""
-    made = np.empty((len(chosen), len(rows)), np.uint8)
-    for number, words in enumerate(chosen):
-        folded = np.bitwise_xor.reduce(rows & words, axis=1)
-        for shift in (32, 16, 8, 4, 2, 1):
-            folded ^= folded >> np.uint64(shift)
-        made[number] = folded.astype(np.uint8) & np.uint8(1)
+def multiply_bits(rows: Ring, chosen: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Products modulo 2 of packed rows: uint8[K, n] of uint64[n, w] and uint8[K, W].
+
+    For 16 columns at a time there is a table of what all K products have of them.
+    """
+    halves, parts = rows.astype("<u8", copy=False).view("<u2"), []
+    for columns in gather_columns(chosen):
+        found = np.zeros(len(rows), np.uint64)
+        for place, each in enumerate(np.pad(columns, (0, -len(columns) % _TABLE_BITS)).reshape(-1, _TABLE_BITS)):
+            table = np.zeros(1, np.uint64)
+            for column in each:
+                table = np.concatenate([table, table ^ column])
+            found ^= table[halves[:, place]]
+        parts.append(found)
+    return spread_words(parts, len(chosen))
+
+
+def gather_columns(bits: NDArray[np.uint8]) -> Iterator[Ring]:
+    """The columns of a matrix of bits [K, W] as numbers, uint64[W], for 64 rows at a time."""
+    for first in range(0, len(bits), 64):
+        part = bits[first : first + 64].astype(np.uint64)
+        yield (part << np.arange(len(part), dtype=np.uint64)[:, None]).sum(axis=0, dtype=np.uint64)
+
+
+def spread_words(parts: Sequence[Ring], count: int) -> NDArray[np.uint8]:
+    """The low ``count`` bits of n numbers, 64 in each of ``parts``: uint8[count, n]."""
+    made = np.empty((count, len(parts[0])), np.uint8)
+    for number in range(count):
+        made[number] = (parts[number // 64] >> np.uint64(number % 64)).astype(np.uint8) & np.uint8(1)
     return made

@@ -80,10 +80,6 @@ class Opened:
     def __getitem__(self, index: Any) -> Opened:
         return Opened(self.difference[index], self.mask[index], self.fraction, tuple(part[index] for part in self.each))
 
-    def __sub__(self, other: Opened) -> Opened:
-        each = tuple(part - theirs for part, theirs in zip(self.each, other.each, strict=True))
-        return Opened(self.difference - other.difference, self.mask - other.mask, self.fraction, each)
-
     def share(self, place: int) -> Shared:
         """The same value as a party's share."""
         return Shared(self.mask + self.difference if place == 0 else self.mask, self.fraction)

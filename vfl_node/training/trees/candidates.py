@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csc_array
 
-from vfl_node.crypto.shares.masked import Narrow
+from vfl_node.crypto.shares.masked import Narrow, gather_columns, spread_words
 from vfl_node.crypto.shares.ring import Ring
 
 
@@ -46,12 +46,13 @@ class Candidates:
         return np.concatenate(parts, axis=1)
 
     def pick(self, selected: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """As in the contract: for each column a table of bins."""
-        made, first = np.zeros((len(selected), len(self.bins)), np.uint8), 0
-        for column, each in enumerate(self.left):
-            table = (selected[:, first : first + each.shape[1]].astype(np.int64) @ each.T & 1).astype(np.uint8)
-            for number, row in enumerate(table):
-                if row.any():
-                    made[number] ^= row[self.bins[:, column]]
-            first += each.shape[1]
-        return made
+        """As in the contract: for each column a table of bins, with all K answers in one number."""
+        parts = []
+        for chosen in gather_columns(selected):
+            found, first = np.zeros(len(self.bins), np.uint64), 0
+            for column, each in enumerate(self.left):
+                table = np.bitwise_xor.reduce(chosen[first : first + each.shape[1]] * each, axis=1, dtype=np.uint64)
+                found ^= table[self.bins[:, column]]
+                first += each.shape[1]
+            parts.append(found)
+        return spread_words(parts, len(selected))

@@ -159,7 +159,8 @@ class TreeColumns(StoredEncoder):
     def candidates(self, table: Table, rows: NDArray[np.int64]) -> Candidates:
         """The candidates over the shared order; ``rows`` of the table, −1 where a row is not this party's."""
         bins = self.bins(table)[np.maximum(rows, 0)]
-        return Candidates(np.where((rows >= 0)[:, None], bins, np.uint16(0)), self.matrices)
+        bins[rows < 0] = 0
+        return Candidates(np.asfortranarray(bins), self.matrices)  # read a column at a time
 
     def encoded(self, table: Table) -> tuple[EncodedColumn, ...]:
         """What is made of each column of a table."""

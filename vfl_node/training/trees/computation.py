@@ -27,7 +27,7 @@ from vfl_node.crypto.shares.bits import Bits, pack_bits, reveal_bits, unpack_bit
 from vfl_node.crypto.shares.cells import mask_cells
 from vfl_node.crypto.shares.machine import ShareMachine
 from vfl_node.crypto.shares.operations import known_product, mask_known, mask_value, reveal
-from vfl_node.crypto.shares.ring import BITS, Ring, decode
+from vfl_node.crypto.shares.ring import Ring, decode
 from vfl_node.crypto.shares.steps import widen
 from vfl_node.crypto.shares.values import Opened, Shared
 from vfl_node.training.shares.measuring import BINS, OutputTally, tally
@@ -35,8 +35,8 @@ from vfl_node.training.shares.measuring import SCORE_FRACTION as TALLIED_FRACTIO
 from vfl_node.training.shares.metric_noise import MetricNoise
 from vfl_node.training.trees.candidates import Candidates
 from vfl_node.training.trees.gradients import find_pairs
-from vfl_node.training.trees.plan import SCORE_FRACTION, TreesPlan
-from vfl_node.training.trees.tree import PLACE_BITS, Tree, blank_tree, grow_tree
+from vfl_node.training.trees.plan import PLACE_BITS, SCORE_FRACTION, TreesPlan
+from vfl_node.training.trees.tree import Tree, grow_tree
 
 Positions = NDArray[np.int64]
 
@@ -89,7 +89,7 @@ class Grown:
     """A party's shares of what there is so far: what a checkpoint has.
 
     Attributes:
-        scores: uint64[n], modulo 2^:attr:`~.plan.TreesPlan.score_bits`.
+        scores: uint64[n], modulo 2^:data:`~.plan.PLACE_BITS`.
         trees: so far.
     """
 
@@ -141,12 +141,12 @@ async def compute(
     both, counted = await _multiply_bits(machine, training, own)
     targets = own.targets if own else np.zeros(plan.rows, np.uint64)
     scores = Shared(start.scores if start else first_scores(plan.rows, own), SCORE_FRACTION)
-    trees = [*(start.trees if start else [blank_tree(plan)] * first)]  # of those before the dealer knows the shapes alone
+    trees = list(start.trees) if start else [Tree.nothing(plan)] * first  # of which the dealer has no share
     for number in range(first, plan.trees):
         machine.begin(f"tree {number}")
         pairs = await find_pairs(machine, plan, scores, targets, counted)
         tree, scores = await grow_tree(machine, plan, cells, pairs, scores)
-        scores = Shared(scores.part & np.uint64((1 << plan.score_bits) - 1), SCORE_FRACTION)
+        scores = Shared(scores.part & np.uint64((1 << PLACE_BITS) - 1), SCORE_FRACTION)
         trees.append(tree)
         await after(number, Grown(scores.part, tuple(trees)))
     machine.begin("measure")
@@ -187,12 +187,11 @@ async def _multiply_bits(machine: ShareMachine, training: TreesTraining, own: Tr
 async def _measure(
     machine: ShareMachine, training: TreesTraining, scores: Shared, targets: Ring, both: Opened
 ) -> list[OutputTally]:
-    testing, to, bits = training.testing, None if training.told else 0, training.plan.score_bits
+    testing, to = training.testing, None if training.told else 0
     shift = TALLIED_FRACTION - SCORE_FRACTION
 
     async def score(rows: slice) -> Shared:
-        some = scores[testing[rows]]
-        wide = await widen(machine, some, bits) if bits < BITS else some
+        wide = await widen(machine, scores[testing[rows]], PLACE_BITS)
         return Shared(wide.part[:, None], SCORE_FRACTION).times(1 << shift, shift)
 
     tallies = await tally(

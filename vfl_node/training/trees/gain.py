@@ -54,9 +54,6 @@ class Sums:
     def __getitem__(self, nodes: slice) -> Sums:
         return Sums(self.gradients[nodes], self.hessians[nodes])
 
-    def __sub__(self, other: Sums) -> Sums:
-        return Sums(self.gradients - other.gradients, self.hessians - other.hessians)
-
 
 @dataclass(frozen=True, eq=False)
 class Splits:

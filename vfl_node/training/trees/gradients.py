@@ -6,15 +6,17 @@ import numpy as np
 
 from vfl_node.crypto.shares.machine import ShareMachine
 from vfl_node.crypto.shares.operations import mask_value, product, sum_sines, truncate
-from vfl_node.crypto.shares.ring import FRACTION, Ring
+from vfl_node.crypto.shares.ring import BITS, FRACTION, Ring
 from vfl_node.crypto.shares.sines import SIGMOID
 from vfl_node.crypto.shares.values import Opened, Shared
-from vfl_node.training.trees.plan import CURVE_FLOOR, SCORE_FRACTION, TreesPlan
+from vfl_node.training.trees.plan import CURVE_FLOOR, PLACE_BITS, SCORE_FRACTION, TreesPlan
 
 TERMS = 13
 """Sines of the sigmoid."""
 
 _PAIR_BITS = 32
+_ABOVE = BITS - PLACE_BITS
+_SHORT = _ABOVE + SCORE_FRACTION - 2 * FRACTION  # what targets have less
 
 
 async def find_pairs(machine: ShareMachine, plan: TreesPlan, scores: Shared, targets: Ring, counted: Opened) -> Shared:
@@ -38,8 +40,9 @@ async def find_pairs(machine: ShareMachine, plan: TreesPlan, scores: Shared, tar
         floor = round(CURVE_FLOOR * 2**plan.hessian_fraction) if machine.place == 0 else 0
         of_hessian = hessians.part + np.uint64(floor)
     else:
-        apart = scores.times(1 << FRACTION, 2 * FRACTION - SCORE_FRACTION) - Shared(targets, 2 * FRACTION)
-        (gradients,) = await machine.run(truncate(apart, 2 * FRACTION - plan.gradient_fraction))
+        lifted = scores.times(1 << _ABOVE, _ABOVE)  # so high, scores wrap around where numbers do
+        apart = lifted - Shared(targets, 2 * FRACTION).times(1 << _SHORT, _SHORT)
+        (gradients,) = await machine.run(truncate(apart, apart.fraction - plan.gradient_fraction))
         of_hessian = np.full(plan.rows, (machine.place == 0) << plan.hessian_fraction, np.uint64)
     (pairs,) = await machine.run(mask_value(Shared((gradients.part << np.uint64(_PAIR_BITS)) + of_hessian, 0)))
     (counting,) = await machine.run(product(pairs, counted, "numbers"))

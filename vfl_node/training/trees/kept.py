@@ -33,8 +33,8 @@ from vfl_node.training.trees import memory
 from vfl_node.training.trees.candidates import Candidates
 from vfl_node.training.trees.columns import TreeColumns
 from vfl_node.training.trees.config import Trees
-from vfl_node.training.trees.plan import SCORE_FRACTION
-from vfl_node.training.trees.tree import PLACE_BITS, Tree, follow_trees
+from vfl_node.training.trees.plan import PLACE_BITS, SCORE_FRACTION
+from vfl_node.training.trees.tree import Tree, follow_trees
 
 
 class TreesForm(AnswerForm):

@@ -24,6 +24,9 @@ MOST_LEAF = 1.0
 """Largest value of a leaf of classes, once it is multiplied by η: scores stay where the series is a sigmoid."""
 
 _MOST_VALUE_BITS = 9
+PLACE_BITS = 32
+"""Scores count modulo 2^PLACE_BITS, and so does what says in which node a row is."""
+
 _MOST_FRACTION = 14
 _GAIN_FRACTION = 8
 _SUM_BITS = 30  # of the sums of gradients
@@ -82,11 +85,6 @@ class TreesPlan:
     def gain_fraction(self) -> int:
         """Fractional bits of a gain: as many as let gain and number be compared as one. A gain is below 2⁹·n."""
         return max(0, min(_GAIN_FRACTION, RANGE_BITS - 2 - self._row_bits - _MOST_VALUE_BITS - self.index_bits))
-
-    @property
-    def score_bits(self) -> int:
-        """Scores count modulo 2^score_bits; those of numbers modulo 2⁶⁴, as they are compared with targets."""
-        return 32 if self.loss == "log" else 64
 
     @property
     def least_hessian(self) -> float:

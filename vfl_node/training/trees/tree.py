@@ -35,10 +35,7 @@ from vfl_node.crypto.shares.sizes import words_of
 from vfl_node.crypto.shares.steps import larger
 from vfl_node.crypto.shares.values import Opened, Shared, join_columns
 from vfl_node.training.trees.gain import Splits, Sums, choose_splits
-from vfl_node.training.trees.plan import MOST_LEAF, SCORE_FRACTION, VALUE_FRACTION, TreesPlan
-
-PLACE_BITS = 32
-"""z counts modulo 2^PLACE_BITS in predictions, and so do scores."""
+from vfl_node.training.trees.plan import MOST_LEAF, PLACE_BITS, SCORE_FRACTION, VALUE_FRACTION, TreesPlan
 
 _ONE, _TWO = np.uint64(1), np.uint64(2)
 _RATE_FRACTION = 20
@@ -56,15 +53,15 @@ class Tree:
     chosen: tuple[Bits, ...]
     leaves: Shared
 
+    @classmethod
+    def nothing(cls, plan: TreesPlan) -> Tree:
+        """Zeros, as the dealer has of each tree."""
+        chosen = tuple(Bits(np.zeros(words_of(plan.width << level), np.uint64)) for level in range(plan.depth))
+        return cls(chosen, Shared(np.zeros(1 << plan.depth, np.uint64), SCORE_FRACTION))
+
     def flags(self, width: int) -> NDArray[np.uint8]:
         """The bits of all nodes, level by level, uint8[2^depth − 1, W]."""
         return np.concatenate([unpack_bits(bits.part, (1 << level, width)) for level, bits in enumerate(self.chosen)])
-
-
-def blank_tree(plan: TreesPlan) -> Tree:
-    """A tree with nobody's values, as the dealer has it."""
-    chosen = tuple(Bits(np.zeros(words_of((1 << level) * plan.width), np.uint64)) for level in range(plan.depth))
-    return Tree(chosen, Shared(np.zeros(1 << plan.depth, np.uint64), SCORE_FRACTION))
 
 
 async def grow_tree(
@@ -85,21 +82,21 @@ async def grow_tree(
     for level in range(plan.depth):
         sums = await _sum_level(machine, plan, cells, left)
         if above is not None:
-            sums = _weave_sums(sums, above - sums)
+            sums = _split_sums(above, sums)
         above = sums
         splits = await choose_splits(machine, plan, sums, base)
         flags, ways, base = await _route(machine, plan, cells, splits, z, base)
         chosen.append(flags)
         if level + 1 < plan.depth:
             (shown,) = await machine.run(show_bits(ways))
-            x_left, z_left = await machine.run(_keep_left(shown, x), _keep_left(shown, z, plan.score_bits))
-            left, z_left = await machine.run(mask_apart(x_left, machine.parties), mask_value(z_left, plan.score_bits))
-            x, z = _weave(left, x - left), _weave(z_left, z - z_left)
+            x_left, z_left = await machine.run(_keep_left(shown, x), _keep_left(shown, z, PLACE_BITS))
+            left, z_left = await machine.run(mask_apart(x_left, machine.parties), mask_value(z_left, PLACE_BITS))
+            x, z = _split_rows(machine, x, left), _split_rows(machine, z, z_left)
     scaled = base[:, 0].times(-round(plan.rate * 2**_RATE_FRACTION), _RATE_FRACTION)
     (leaves,) = await machine.run(truncate(scaled, scaled.fraction - SCORE_FRACTION))
     if plan.loss == "log":
         leaves = await _cap(machine, leaves, round(MOST_LEAF * 2**SCORE_FRACTION))
-    added = await add_leaves(machine, z, ways, leaves, plan.score_bits)
+    added = await add_leaves(machine, z, ways, leaves)
     return Tree(tuple(chosen), leaves), scores + added
 
 
@@ -188,20 +185,25 @@ def _keep_left(shown: ShownBits, value: Opened, bits: int = BITS) -> Operation[S
     return Operation(result, dealt={"ones": (rows,), "both": shape}, correlated=correlate, dealt_bits=bits)
 
 
-def _weave(left: Opened, right: Opened) -> Opened:
+def _split_rows(machine: ShareMachine, whole: Opened, left: Opened) -> Opened:
     """Left and right children in turns."""
-    each = tuple(_interleave(*pair) for pair in zip(left.each, right.each, strict=True))
-    difference, mask = _interleave(left.difference, right.difference), _interleave(left.mask, right.mask)
+    each = tuple(_interleave(*pair) for pair in zip(whole.each, left.each, strict=True))
+    mask = _interleave(whole.mask, left.mask)
+    difference = np.zeros(mask.shape, np.uint64) if machine.place == DEALER else _interleave(whole.difference, left.difference)
     return Opened(difference, mask, left.fraction, each)
 
 
-def _weave_sums(left: Sums, right: Sums) -> Sums:
-    pairs = (left.gradients, right.gradients), (left.hessians, right.hessians)
+def _split_sums(whole: Sums, left: Sums) -> Sums:
+    pairs = (whole.gradients, left.gradients), (whole.hessians, left.hessians)
     return Sums(*(Shared(_interleave(one.part, other.part), one.fraction) for one, other in pairs))
 
 
-def _interleave(left: Ring, right: Ring) -> Ring:
-    return np.stack([left, right], axis=1).reshape(-1, left.shape[1])
+def _interleave(whole: Ring, left: Ring) -> Ring:
+    """What is left, and the rest, in turns."""
+    made = np.empty((2 * len(left), left.shape[1]), np.uint64)
+    made[::2] = left
+    np.subtract(whole, left, out=made[1::2])
+    return made
 
 
 async def follow_trees(machine: ShareMachine, cells: Sequence[MaskedCells], trees: Sequence[Tree]) -> Shared:
@@ -225,7 +227,7 @@ async def follow_trees(machine: ShareMachine, cells: Sequence[MaskedCells], tree
             shown = await machine.run(*map(show_bits, ways))
             kept = await machine.run(*(_keep_left(*pair, PLACE_BITS) for pair in zip(shown, places, strict=True)))
             left = await machine.run(*(mask_value(each, PLACE_BITS) for each in kept))
-            places = [_weave(one, z - one) for one, z in zip(left, places, strict=True)]
+            places = [_split_rows(machine, *pair) for pair in zip(places, left, strict=True)]
     total = Shared(np.zeros(rows, np.uint64), SCORE_FRACTION)
     tables = await machine.run(*(mask_value(_leaf_table(tree.leaves)) for tree in trees))
     found = await machine.run(*map(product, tables, places))
@@ -244,20 +246,19 @@ async def _cap(machine: ShareMachine, value: Shared, most: int) -> Shared:
     return (await larger(machine, low.times(-1), bound.times(-1))).times(-1)
 
 
-async def add_leaves(machine: ShareMachine, z: Opened, ways: Bits, leaves: Shared, bits: int) -> Shared:
-    """The value of each row's leaf, [n] modulo 2^bits.
+async def add_leaves(machine: ShareMachine, z: Opened, ways: Bits, leaves: Shared) -> Shared:
+    """The value of each row's leaf, [n] modulo 2^:data:`~.plan.PLACE_BITS`.
 
     Args:
         machine: of whoever runs it.
         z: of the last level's nodes, [K, n].
         ways: bits [n] of the rows that go left there.
         leaves: [2·K].
-        bits: that count, of z, too.
     """
     (opened,) = await machine.run(mask_value(_leaf_table(leaves)))
     (found,) = await machine.run(product(opened, z))
-    change, shown = await machine.run(mask_value(found[1:], bits), show_bits(ways))
-    (moved,) = await machine.run(_keep_left(shown, change, bits))
+    change, shown = await machine.run(mask_value(found[1:], PLACE_BITS), show_bits(ways))
+    (moved,) = await machine.run(_keep_left(shown, change, PLACE_BITS))
     return found[0] + moved[0]
 
 
