@@ -83,10 +83,11 @@ class Opened:
 def open_model(results: Any, widths: Any) -> Opened:
     """What nobody has: the whole model."""
     weights = [of.weights for of in results]
-    leaves = np.sum([of["leaves"].numpy() for of in weights], axis=0, dtype=np.int64).view(np.uint64)
+    depth = len(weights[0]) - 2
+    leaves = np.sum([of[f"share {depth + 1}"].numpy() for of in weights], axis=0, dtype=np.int64).view(np.uint64)
     picks = []
-    for level in range(sum(name.startswith("chosen") for name in weights[0])):
-        words = np.bitwise_xor.reduce([of[f"chosen {level}"].numpy() for of in weights]).view(np.uint64)
+    for level in range(depth):
+        words = np.bitwise_xor.reduce([of[f"share {level + 1}"].numpy() for of in weights]).view(np.uint64)
         width, count = sum(widths), 1 << level
         bits = np.unpackbits(words.astype("<u8").view(np.uint8), axis=1, bitorder="little", count=count * width)
         bits = bits.reshape(len(words), count, width)

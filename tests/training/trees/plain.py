@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vfl_node.training.glm.plain import sigmoid
-from vfl_node.training.trees.plan import TreesPlan
+from vfl_node.training.trees.plan import CURVE_FLOOR, MOST_LEAF, TreesPlan
 
 Floats = NDArray[np.float64]
 
@@ -19,7 +19,7 @@ def derivatives(plan: TreesPlan, scores: Floats, targets: Floats) -> tuple[Float
     if plan.loss == "squares":
         return scores - targets, np.ones(len(scores))
     likely = sigmoid(scores)
-    return likely - targets, likely * (1 - likely)
+    return likely - targets, likely * (1 - likely) + CURVE_FLOOR
 
 
 def gains(plan: TreesPlan, cells: NDArray[np.bool_], g: Floats, h: Floats) -> Floats:
@@ -37,6 +37,11 @@ def step(nodes: NDArray[np.int64], picks: Sequence[int], cells: NDArray[np.bool_
     width = cells.shape[1]
     goes_left = (of_row < width) & cells[np.arange(len(nodes)), np.minimum(of_row, width - 1)]
     return 2 * nodes + ~goes_left
+
+
+def cap(plan: TreesPlan, leaves: Floats) -> Floats:
+    """Leaves of classes are cut."""
+    return leaves.clip(-MOST_LEAF, MOST_LEAF) if plan.loss == "log" else leaves
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,6 +76,7 @@ def boost(plan: TreesPlan, cells: NDArray[np.bool_], targets: Floats, begin: flo
         for leaf in range(len(leaves)):
             inside = nodes == leaf
             leaves[leaf] = -plan.rate * g[inside].sum() / (h[inside].sum() + plan.l2)
+        leaves = cap(plan, leaves)
         scores = scores + leaves[nodes]
         trees.append(PlainTree(tuple(picks), leaves, nearest))
     return trees, scores

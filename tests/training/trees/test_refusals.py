@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -24,9 +25,10 @@ from tests.training.shares_attempts import (
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.shares import sines
 from vfl_node.data.tables import NumericColumn
-from vfl_node.errors import DataError, ProtocolError, StateError
+from vfl_node.errors import DataError, PolicyError, ProtocolError, StateError
+from vfl_node.settings.limits import Limits
 from vfl_node.training.shares.agreement import MOST_COLUMNS
-from vfl_node.training.trees.config import MOST_CANDIDATES, MOST_ROWS
+from vfl_node.training.trees.config import MOST_CANDIDATES, MOST_ROWS, Trees
 from vfl_node.training.trees.program import TreesProgram
 from vfl_node.training.trees.trainer import TreesTrainer
 from vfl_node.transport.generated.vfl.v1.shares_pb2 import (
@@ -147,7 +149,7 @@ def test_shares_of_another_value_change_the_model_and_nothing_else(world: Any, a
     whole = honest(over)
     of = attempt(tamper=edits("lab", MaskedShares, flipped, 30))
     changed = of(over)
-    assert any((a.weights["leaves"] != b.weights["leaves"]).any() for a, b in zip(whole, changed, strict=True))
+    assert any((a.weights["share 3"] != b.weights["share 3"]).any() for a, b in zip(whole, changed, strict=True))
     lengths = [[len(each.values) for each in each.sent(MaskedShares)] for each in (honest, of)]
     assert lengths[0] == lengths[1]
 
@@ -222,10 +224,19 @@ def test_a_job_over_other_alignments_and_settings_is_refused(world: Any, attempt
 
 
 def test_a_machine_with_other_sines_takes_no_part(monkeypatch: pytest.MonkeyPatch) -> None:
-    own = session("clinic", {}, Randomness(bytes(32)))
+    own = session("clinic", {}, Randomness(bytes(32)), train=Trees(algorithm="trees"))
     TreesTrainer().prepare(own)
     first, *rest = sines._tables()
     monkeypatch.setattr(sines, "_tables", lambda: (first + 1, *rest))
     with pytest.raises(StateError) as caught:
         TreesTrainer().prepare(own)
     assert caught.value.code == "E_DEVICE"
+
+
+@pytest.mark.parametrize(("asked", "refused"), [(29, True), (30, False)])
+def test_an_owner_may_want_more_records_on_each_side_of_a_split(asked: int, refused: bool) -> None:
+    train = Trees(algorithm="trees", least_rows=asked)
+    own = session("clinic", {}, Randomness(bytes(32)), train=train, limits=Limits(least_rows=30))
+    with pytest.raises(PolicyError) if refused else nullcontext() as caught:
+        TreesTrainer().prepare(own)
+    assert not refused or caught.value.code == "E_POLICY"

@@ -13,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 from tests.crypto.shares.together import Run, check_cost, spread, total, total_bits
-from tests.training.trees.plain import derivatives, gains, step
+from tests.training.trees.plain import cap, derivatives, gains, step
 from vfl_node.crypto.shares.bits import unpack_bits
 from vfl_node.crypto.shares.cells import mask_cells
 from vfl_node.crypto.shares.machine import ShareMachine
@@ -144,8 +144,9 @@ class Grower:
         return total(getattr(of[number * DEPTH + level], name) for of in self.levels.values())
 
     def scores(self, number: int, name: str) -> Ints:
-        """Before or after a tree, as integers of PLACE_BITS bits."""
-        return self.sum(number, name).astype(np.uint64).astype(np.uint32).view(np.int32).astype(np.int64)
+        """Before or after a tree, as integers of so many bits as scores have."""
+        high = 64 - PLACE_BITS
+        return self.sum(number, name) << high >> high
 
     def picks(self, number: int, level: int) -> Ints:
         """The candidate of each node by the bits that are kept; W: none."""
@@ -235,7 +236,7 @@ def test_every_node_splits_by_its_best_candidate_and_rows_go_where_that_says(
         np.testing.assert_array_equal(moved, leaves[nodes])
         all_g = np.bincount(nodes, g, 2**DEPTH) / 2.0**plan.gradient_fraction
         all_h = np.bincount(nodes, h, 2**DEPTH) / 2.0**plan.hessian_fraction
-        true_leaves, found = -plan.rate * all_g / (all_h + plan.l2 + 1e-9), leaves / 2.0**SCORE_FRACTION
+        true_leaves, found = cap(plan, -plan.rate * all_g / (all_h + plan.l2 + 1e-9)), leaves / 2.0**SCORE_FRACTION
         enough = all_h >= plan.least_hessian
         assert (np.abs(found - true_leaves)[enough] < 2e-3 * (np.abs(true_leaves[enough]) + 0.01)).all()
         assert (np.abs(found) < 10).all()
