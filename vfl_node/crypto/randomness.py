@@ -80,7 +80,7 @@ class Randomness:
         """``count`` uniform 64-bit words."""
         drawn = np.zeros(count, "<u8")
         if count:
-            place = memoryview(drawn).cast("B")
+            place = drawn.data.cast("B")
             self._stream.update_into(place, place)  # over the zeros: a copy takes longer than the stream itself
         return drawn.astype(np.uint64, copy=False)
 
