@@ -29,14 +29,14 @@ class Cuts(Frozen):
     and where some are missing also "up to it, or missing", and "missing".
 
     Attributes:
-        of: what the column holds.
+        holds: what the column has.
         cuts: ascending.
         left: the bins that go left under each candidate.
     """
 
     kind: Literal["cuts"] = "cuts"
     name: str
-    of: Literal["numeric", "date"]
+    holds: Literal["numeric", "date"]
     cuts: tuple[Finite, ...]
     left: tuple[tuple[Annotated[int, Field(ge=0)], ...], ...]
 
@@ -79,7 +79,7 @@ class Sorts(Frozen):
     levels: tuple[str, ...]
     left: tuple[tuple[Annotated[int, Field(ge=0)], ...], ...]
 
-    of: ClassVar[Literal["categorical"]] = "categorical"
+    holds: ClassVar[Literal["categorical"]] = "categorical"
     method: ClassVar[None] = None
     part: ClassVar[None] = None
 
@@ -140,7 +140,7 @@ class TreeColumns(StoredEncoder):
     @property
     def kinds(self) -> dict[str, Kind]:
         """Column → kind, of those that are read."""
-        return {each.name: each.of for each in self.columns}
+        return {each.name: each.holds for each in self.columns}
 
     @property
     def matrices(self) -> list[NDArray[np.bool_]]:
@@ -190,10 +190,10 @@ def _describe_column(name: str, column: Column, read: Cuts | Sorts | None) -> En
 def _column_for(read: Cuts | Sorts, table: Table) -> Column:
     column = table.columns.get(read.name)
     kinds = {"numeric": NumericColumn, "date": DateColumn, "categorical": CategoricalColumn}
-    if column is not None and isinstance(column, kinds[read.of]):
+    if column is not None and isinstance(column, kinds[read.holds]):
         return column
     raise DataError(
-        f"the model reads a {read.of} column {read.name!r}, and this table has none",
+        f"the model reads a {read.holds} column {read.name!r}, and this table has none",
         code="E_COLUMN",
         hint="give a table with the columns the model was trained on; declare their kinds in data.columns",
     )
@@ -215,7 +215,7 @@ def _fit_column(name: str, column: Column, most: int, least: int) -> Cuts | Sort
     return None
 
 
-def _fit_cuts(name: str, of: Literal["numeric", "date"], values: NDArray[np.float64], most: int, least: int) -> Cuts | None:
+def _fit_cuts(name: str, holds: Literal["numeric", "date"], values: NDArray[np.float64], most: int, least: int) -> Cuts | None:
     present = values[~np.isnan(values)]
     distinct = np.unique(present)
     if len(distinct) <= most:
@@ -229,7 +229,7 @@ def _fit_cuts(name: str, of: Literal["numeric", "date"], values: NDArray[np.floa
     if missing:
         left += [(*range(k + 1), last) for k, low in enumerate(below.tolist()) if _fits(low + missing, count, least)]
         left += [(last,)] if _fits(missing, count, least) else []
-    return Cuts(name=name, of=of, cuts=tuple(cuts.tolist()), left=tuple(left))
+    return Cuts(name=name, holds=holds, cuts=tuple(cuts.tolist()), left=tuple(left))
 
 
 def _fit_sorts(name: str, column: CategoricalColumn, least: int) -> Sorts:

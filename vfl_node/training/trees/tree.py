@@ -263,6 +263,6 @@ async def add_leaves(machine: ShareMachine, z: Opened, ways: Bits, leaves: Share
 
 
 def _leaf_table(leaves: Shared) -> Shared:
-    """Of the leaves [2·K] of the last nodes those at the right, and how much the left ones are above them, [2, K]."""
+    """The right leaves of the last nodes, and how much the left ones are above them, [2, K] of [2·K]."""
     pairs = leaves.part.reshape(-1, 2)
     return Shared(np.stack([pairs[:, 1], pairs[:, 0] - pairs[:, 1]]), leaves.fraction)
