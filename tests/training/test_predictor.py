@@ -25,7 +25,7 @@ class Broken(TrainerConfig):
 
 
 def test_a_trainer_can_serve_if_it_names_what_predicts() -> None:
-    assert {name for name in TRAINERS if TRAINERS[name].parts.serving} == {"split", "logistic", "linear", "hidden"}
+    assert {name for name in TRAINERS if TRAINERS[name].parts.serving} == {"split", "logistic", "linear", "hidden", "trees"}
 
 
 @pytest.mark.parametrize("config", [None, Unserved(algorithm="test"), Broken(algorithm="test")])

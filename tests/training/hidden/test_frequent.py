@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tests.thorough import every
-from tests.training.hidden import conftest
+from tests.training import shares_attempts
 from tests.training.hidden.conftest import NOISED
 from tests.training.hidden.test_rows import NAN, categorical, numeric, table, usual
 from tests.training.shares_attempts import State
@@ -303,9 +303,9 @@ def test_records_that_a_job_leaves_out_count_for_columns_and_scaling(
     more = {name: rows_of(column, twice) for name, column in few.columns.items()}
     whole = table(more | {"large": numeric(np.append(more["large"].values[: len(few)], np.full(len(few), 2e6)))}, len(twice))
     alone = attempt(QUICK)(over)[1]
-    true = conftest.TrainingData
+    true = shares_attempts.TrainingData
     given = lambda view, of: true(view, of, whole=whole if of is few else None)  # noqa: E731
-    monkeypatch.setattr(conftest, "TrainingData", given)
+    monkeypatch.setattr(shares_attempts, "TrainingData", given)
     found = attempt(QUICK)(over)[1]
     assert (alone.section.dropped, found.section.dropped) == (("mark", "mark: a level"), ())
     (mean,) = (of.encoding.centre for of in RowEncoder.from_json(found.encoder).columns if of.encoding.name == "large")

@@ -25,7 +25,6 @@ def declare(job: Job) -> Iterator[Declaration]:
     yield Declaration(
         client,
         "added tags",
-        f"only if {server}'s owner lets lists grow (queries_per_peer.deltas): how many records have come to {server} since an "
-        f"earlier list under the same key, and which of all ids that {client} has asked about under it are among them; "
-        "by another key, that some have gone or many have come",
+        f"only if {server}'s owner lets lists grow: how many records have come to {server} since an earlier list, and which ids "
+        f"that {client} has asked about are among them; by another key, that some have gone or many came",
     )
