@@ -25,6 +25,6 @@ def declare(job: Job) -> Iterator[Declaration]:
     yield Declaration(
         client,
         "added tags",
-        f"only if {server}'s owner lets lists grow: how many records have come to {server} since an earlier list, and which ids "
-        f"that {client} has asked about are among them; by another key, that some have gone or many came",
+        f"only if {server}'s owner lets lists grow: how many records have come since an earlier list, and which ids that "
+        f"{client} has asked about are among them; by another key, that some have gone or many came",
     )
