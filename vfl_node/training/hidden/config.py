@@ -41,7 +41,7 @@ class Hidden(SharesConfig):
         max_passive_parties=8,
         coordinated_by=ALWAYS,
         on_device=False,
-        unmetered="nothing of a row is sent in the open; what is opened at the end has a stated cost (training.shares.privacy)",
+        unmetered="nothing of a row is sent in the open; what is opened at the end has a stated cost (training.hidden.privacy)",
         opens_rows=False,
         serves_unshared=False,
         serves_coordinated=True,
