@@ -54,6 +54,9 @@ KINDS = {
         for name in METHODS.own
         if name != "none"
     },
+    "sweep": f"parties: {TWO}\n{SPLIT.replace('0.3', '0.2, validation_fraction: 0.2')}"
+    "sweep: {by: halving, eta: 2, over: {learning_rate: [0.001, 0.01, 0.1]}}\n".replace("epochs: 1", "epochs: 2"),
+    "upsi": f"parties: {TWO}\nalign: {{protocol: upsi}}\n",
     "two-party": f"parties: {TWO}\n{LOGISTIC}flow: two-party}}\n",
     "coordinator-open-scores": f"parties: {THREE}\n{LOGISTIC}flow: coordinator-open-scores}}\n",
     "coordinator": f"parties: {THREE}\n{LOGISTIC}flow: coordinator, loss: taylor}}\n",
