@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from vfl_node.job.alignment import ALIGNMENTS
-from vfl_node.job.costs import HEAD_BYTES, Computing, Operations, TableShape, TrainingCost, TrainingPlan
+from vfl_node.job.costs import HEAD_BYTES, TableShape, TrainingCost
 from vfl_node.job.evaluate import Evaluate
 from vfl_node.roles import DataRole
 from vfl_node.training.hidden import memory
 from vfl_node.training.hidden.config import Hidden
 from vfl_node.training.hidden.descent import fewest_epochs, most_epochs
+from vfl_node.training.shares.plan import SharesPlan
 
-PACE = "vfl_node.training.hidden.pace:SharesPace"
 
-
-class HiddenTrainingPlan(TrainingPlan[Hidden]):
+class HiddenTrainingPlan(SharesPlan[Hidden]):
     """The plan of training in shares."""
 
     def steps(self, evaluate: Evaluate, rows: int) -> int:
@@ -29,21 +26,6 @@ class HiddenTrainingPlan(TrainingPlan[Hidden]):
         from vfl_node.training.hidden import costs  # numbers and torch, which a job alone does not need
 
         return costs.cost(self.train, evaluate, rows, protocol, self.passive_parties, self.beside)
-
-    def computing(self, evaluate: Evaluate, rows: int, protocol: str, records: Mapping[DataRole, int]) -> Computing:
-        """What each party works on, which grows with the bytes it gets and sends."""
-        cost, others = self.cost(evaluate, rows, protocol), self.passive_parties
-        if cost is None:
-            return Computing((), PACE)
-        dealt = cost.coordinator_bytes / (1 + others)
-        return Computing(
-            (
-                Operations("active", "byte", dealt + cost.bytes),
-                Operations("passive", "byte", dealt + cost.bytes / others),
-                Operations("coordinator", "dealt byte", cost.coordinator_bytes),
-            ),
-            PACE,
-        )
 
     def parameters(self, role: DataRole, table: TableShape) -> int:
         """Each party has shares of all weights."""

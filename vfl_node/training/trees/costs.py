@@ -7,23 +7,21 @@ What is sent grows in proportion with rows and with trees, but for words of 64 b
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from functools import lru_cache
 
 from vfl_node.job.alignment import ALIGNMENTS
-from vfl_node.job.costs import HEAD_BYTES, Computing, Operations, TableShape, TrainingCost, TrainingPlan
+from vfl_node.job.costs import HEAD_BYTES, TableShape, TrainingCost
 from vfl_node.job.evaluate import Evaluate
 from vfl_node.roles import DataRole
+from vfl_node.training.shares.plan import SharesPlan
 from vfl_node.training.trees import memory
 from vfl_node.training.trees.config import Trees
-
-PACE = "vfl_node.training.hidden.pace:SharesPace"
 
 _ROWS = 1 << 10
 """Rows that are counted with: words of bits are full."""
 
 
-class TreesTrainingPlan(TrainingPlan[Trees]):
+class TreesTrainingPlan(SharesPlan[Trees]):
     """The plan of training trees in shares."""
 
     def steps(self, evaluate: Evaluate, rows: int) -> int:
@@ -49,21 +47,6 @@ class TreesTrainingPlan(TrainingPlan[Trees]):
             coordinator_bytes=dealt,
             coordinator_memory=memory.dealer_bytes(train, rows, widths),
             counted_with="" if known else f"{memory.USUAL_CANDIDATES} candidates for splits a party",
-        )
-
-    def computing(self, evaluate: Evaluate, rows: int, protocol: str, records: Mapping[DataRole, int]) -> Computing:
-        """What each party works on, which grows with the bytes it gets and sends."""
-        cost, others = self.cost(evaluate, rows, protocol), self.passive_parties
-        if cost is None:
-            return Computing((), PACE)
-        dealt = cost.coordinator_bytes / (1 + others)
-        return Computing(
-            (
-                Operations("active", "byte", dealt + cost.bytes),
-                Operations("passive", "byte", dealt + cost.bytes / others),
-                Operations("coordinator", "dealt byte", cost.coordinator_bytes),
-            ),
-            PACE,
         )
 
     def parameters(self, role: DataRole, table: TableShape) -> int:
