@@ -34,7 +34,7 @@ from vfl_node.job import Job
 from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.metrics.classes import auc
 from vfl_node.training.trainer import Trained
-from vfl_node.training.trees.columns import TreeColumns
+from vfl_node.training.shares.binned import BinnedColumns
 from vfl_node.training.trees.config import Trees
 from vfl_node.training.trees.plan import SCORE_FRACTION
 from vfl_node.training.trees.section import TreesSection
@@ -116,12 +116,12 @@ class Model:
 
     flags: NDArray[np.uint8]
     leaves: Floats
-    columns: Mapping[str, TreeColumns]
+    columns: Mapping[str, BinnedColumns]
 
     @classmethod
     def open(cls, train: Trees, results: Mapping[str, Trained]) -> Model:
         """The sum of both parties' shares."""
-        columns = {name: TreeColumns.from_json(found.encoder or "") for name, found in results.items()}
+        columns = {name: BinnedColumns.from_json(found.encoder or "") for name, found in results.items()}
         width = sum(cls._width(each) for each in columns.values())
 
         def added(name: str) -> list[Ring]:
@@ -136,7 +136,7 @@ class Model:
         return cls(np.stack([tree.flags(width) for tree in trees]), decode(leaves, SCORE_FRACTION), columns)
 
     @staticmethod
-    def _width(columns: TreeColumns) -> int:
+    def _width(columns: BinnedColumns) -> int:
         return max(1, sum(len(each.left) for each in columns.columns))
 
     def scores(self, tables: Mapping[str, Table | None]) -> Floats:

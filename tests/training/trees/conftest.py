@@ -16,7 +16,7 @@ from tests.training.shares_attempts import world_fixture as world_fixture
 from tests.training.trees.plain import PlainTree, boost
 from vfl_node.crypto.shares.ring import FRACTION, decode
 from vfl_node.training.targets import TargetScale
-from vfl_node.training.trees.columns import TreeColumns
+from vfl_node.training.shares.binned import BinnedColumns
 from vfl_node.training.trees.computation import TreesTraining
 from vfl_node.training.trees.config import Trees
 from vfl_node.training.trees.inputs import MOST_BEGIN
@@ -44,7 +44,7 @@ class TreesAttempt(SharesAttempt):
         train = Trees.section_of(self.job(over))
         found = []
         for table, view in over.data.values():
-            fitted = TreeColumns.fit(table, train.bins, max(train.least_rows, self.limits.least_rows))
+            fitted = BinnedColumns.fit(table, train.bins, max(train.least_rows, self.limits.least_rows))
             found.append(fitted.candidates(table, view.rows).block(0, len(over)).astype(bool))
         return found
 

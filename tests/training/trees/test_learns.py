@@ -14,7 +14,7 @@ from tests.training.trees.plain import step
 from vfl_node.data.tables import CategoricalColumn
 from vfl_node.training.glm.plain import sigmoid
 from vfl_node.training.targets import TargetScale
-from vfl_node.training.trees.columns import TreeColumns
+from vfl_node.training.shares.binned import BinnedColumns
 
 SEED = 1
 SOME = [("psu", 2, {}), ("psi", 3, {"task": "regression"}), ("psu", 4, {"task": "regression", "target_range": (0, 500)})]
@@ -123,7 +123,7 @@ def test_each_party_gets_its_own_splits_and_the_active_one_the_leaves(world: Any
     widths = of.plan(over).plan.widths
     model, first, seen = open_model(results, widths), 0, 0
     for result, width in zip(results, widths, strict=True):
-        columns = TreeColumns.from_json(result.encoder)
+        columns = BinnedColumns.from_json(result.encoder)
         mine = [
             (tree + 1, node + 1, columns.describe(pick - first))
             for tree, picks in enumerate(model.picks)

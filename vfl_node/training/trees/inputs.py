@@ -14,8 +14,8 @@ from vfl_node.session.session import Session
 from vfl_node.training.shares.metric_noise import MOST_SQUARE
 from vfl_node.training.targets import TargetScale
 from vfl_node.training.trainer import TrainingData
-from vfl_node.training.trees.candidates import Candidates
-from vfl_node.training.trees.columns import TreeColumns
+from vfl_node.training.shares.candidates import Candidates
+from vfl_node.training.shares.binned import BinnedColumns
 from vfl_node.training.trees.computation import Positions, TreesOwn
 from vfl_node.training.trees.config import Trees
 from vfl_node.training.trees.plan import FAR
@@ -36,7 +36,7 @@ class TreeInputs:
         spread: as of :class:`vfl_node.training.hidden.inputs.Inputs`.
     """
 
-    columns: TreeColumns
+    columns: BinnedColumns
     dropped: tuple[str, ...]
     own: TreesOwn
     scale: TargetScale | None
@@ -59,7 +59,7 @@ def prepare(session: Session, data: TrainingData, training: Positions, testing: 
         )
     whole = data.whole or data.table
     least = max(train.least_rows, session.policy.limits.least_rows)
-    columns = TreeColumns.fit(whole, train.bins, least)
+    columns = BinnedColumns.fit(whole, train.bins, least)
     if not (active or columns.columns):
         raise DataError(
             "this party's table has no column to train on",

@@ -30,8 +30,8 @@ from vfl_node.job import Job
 from vfl_node.training.predictor import StoredModel
 from vfl_node.training.shares.kept import AnswerForm, KeptModel, StoredShares, read_shares, read_stored
 from vfl_node.training.trees import memory
-from vfl_node.training.trees.candidates import Candidates
-from vfl_node.training.trees.columns import TreeColumns
+from vfl_node.training.shares.candidates import Candidates
+from vfl_node.training.shares.binned import BinnedColumns
 from vfl_node.training.trees.config import Trees
 from vfl_node.training.trees.plan import PLACE_BITS, SCORE_FRACTION
 from vfl_node.training.trees.tree import Tree, follow_trees
@@ -85,13 +85,13 @@ class KeptTrees(KeptModel):
 
     form: TreesForm
     shares: tuple[Ring, ...] = field(repr=False)
-    encoder: TreeColumns
+    encoder: BinnedColumns
     stored: StoredShares = field(repr=False)
 
     @classmethod
     def from_model(cls, model: StoredModel) -> KeptTrees:
         """What a party has stored. Raises as :meth:`vfl_node.training.shares.prediction.predictor.SharesPredictor.kept`."""
-        encoder, regression = TreeColumns.from_json(model.encoder), Trees.section_of(model.job).task == "regression"
+        encoder, regression = BinnedColumns.from_json(model.encoder), Trees.section_of(model.job).task == "regression"
         left = encoder.matrices
         stored = read_stored(model, width=sum(each.shape[1] for each in left), intercept=0, regression=regression)
         form = TreesForm(model.job, stored.widths, left)

@@ -15,8 +15,8 @@ from vfl_node.settings.declared import Declared
 from vfl_node.training.predictor import KeptHalf, StoredModel
 from vfl_node.training.shares.prediction import answers
 from vfl_node.training.shares.prediction.predictor import SharesPredictor
-from vfl_node.training.trees.candidates import Candidates
-from vfl_node.training.trees.columns import TreeColumns
+from vfl_node.training.shares.candidates import Candidates
+from vfl_node.training.shares.binned import BinnedColumns
 from vfl_node.training.trees.kept import KeptTrees, TreesForm
 from vfl_node.training.trees.plan import SCORE_FRACTION
 
@@ -34,7 +34,7 @@ class TreesPredictor(SharesPredictor):
 
     @override
     def column_kinds(self, encoder: str) -> Mapping[str, Declared]:
-        stored = TreeColumns.from_json(encoder)
+        stored = BinnedColumns.from_json(encoder)
         return stored.declare(stored.kinds)
 
 

@@ -7,7 +7,7 @@ from typing_extensions import override
 from vfl_node.data.encoded import EncodedColumn
 from vfl_node.data.tables import Table
 from vfl_node.training.table_use import TableUse
-from vfl_node.training.trees.columns import TreeColumns
+from vfl_node.training.shares.binned import BinnedColumns
 from vfl_node.training.trees.config import Trees
 
 
@@ -17,4 +17,4 @@ class TreesTableUse(TableUse[Trees]):
     @override
     def columns(self, table: Table) -> tuple[EncodedColumn, ...]:
         """As the base; ``least_rows`` of a node's policy may leave more of them out."""
-        return TreeColumns.fit(table, self.train.bins, self.train.least_rows).encoded(table)
+        return BinnedColumns.fit(table, self.train.bins, self.train.least_rows).encoded(table)

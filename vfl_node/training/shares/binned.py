@@ -16,7 +16,7 @@ from vfl_node.data.tables import CategoricalColumn, Column, DateColumn, ListColu
 from vfl_node.data.transforms import Finite
 from vfl_node.errors import DataError
 from vfl_node.settings.declared import Kind
-from vfl_node.training.trees.candidates import Candidates
+from vfl_node.training.shares.candidates import Candidates
 
 LEAST_SHARE = 0.01
 """Part of a party's own records on each side of a candidate, at least."""
@@ -106,7 +106,7 @@ class Sorts(Frozen):
 Splitter = Annotated[Cuts | Sorts, Field(discriminator="kind")]
 
 
-class TreeColumns(StoredEncoder):
+class BinnedColumns(StoredEncoder):
     """What a party's candidates are. It contains numbers and levels of its own data, and stays with it.
 
     Attributes:
@@ -124,7 +124,7 @@ class TreeColumns(StoredEncoder):
         return self.columns
 
     @classmethod
-    def fit(cls, table: Table, most: int, least: int) -> TreeColumns:
+    def fit(cls, table: Table, most: int, least: int) -> BinnedColumns:
         """Learn from all rows of a table.
 
         Args:

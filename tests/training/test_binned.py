@@ -8,7 +8,7 @@ import pytest
 from vfl_node.crypto.shares.ring import matmul
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import CategoricalColumn, Column, DateColumn, NumericColumn, Table
-from vfl_node.training.trees.columns import TreeColumns
+from vfl_node.training.shares.binned import BinnedColumns
 
 ROWS = 400
 RNG = np.random.default_rng(0)
@@ -19,16 +19,16 @@ CODES = np.minimum(RNG.integers(-1, 6, ROWS), 3 + (np.arange(ROWS) < 3))
 LEVELS = ("a", "b", "c", "d", "rare")
 
 
-def fit(most: int = 4, least: int = 5, **columns: Column) -> tuple[TreeColumns, Table]:
+def fit(most: int = 4, least: int = 5, **columns: Column) -> tuple[BinnedColumns, Table]:
     table = Table(Identifiers.from_items(str(row).encode() for row in range(ROWS)), columns)
-    return TreeColumns.fit(table, most, least), table
+    return BinnedColumns.fit(table, most, least), table
 
 
-def cells(found: TreeColumns, table: Table) -> np.ndarray:
+def cells(found: BinnedColumns, table: Table) -> np.ndarray:
     return found.candidates(table, np.arange(ROWS)).block(0, ROWS).astype(bool)
 
 
-def words(found: TreeColumns) -> list[str]:
+def words(found: BinnedColumns) -> list[str]:
     width = sum(len(of.left) for of in found.columns)
     return [found.describe(number) for number in range(width)]
 
@@ -111,7 +111,7 @@ def test_sums_and_picks_are_those_of_the_matrix_and_rows_of_others_are_in_any_bi
 
 def test_stored_columns_make_the_same_candidates_and_levels_that_were_not_there_are_others() -> None:
     found, table = fit(x=NumericColumn(SOME), z=CategoricalColumn(CODES, LEVELS))
-    again = TreeColumns.from_json(found.to_json())
+    again = BinnedColumns.from_json(found.to_json())
     assert again == found
     later = Table(table.ids, {**table.columns, "z": CategoricalColumn(np.zeros(ROWS, np.int64), ("new",))})
     assert not again.candidates(later, np.arange(ROWS)).block(0, ROWS)[:, -5:].any()
