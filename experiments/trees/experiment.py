@@ -33,8 +33,8 @@ from vfl_node.data.tables import CategoricalColumn, Table, values_of
 from vfl_node.job import Job
 from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.metrics.classes import auc
-from vfl_node.training.trainer import Trained
 from vfl_node.training.shares.binned import BinnedColumns
+from vfl_node.training.trainer import Trained
 from vfl_node.training.trees.config import Trees
 from vfl_node.training.trees.plan import SCORE_FRACTION
 from vfl_node.training.trees.section import TreesSection

@@ -15,8 +15,8 @@ from tests.training.shares_attempts import small_messages as small_messages
 from tests.training.shares_attempts import world_fixture as world_fixture
 from tests.training.trees.plain import PlainTree, boost
 from vfl_node.crypto.shares.ring import FRACTION, decode
-from vfl_node.training.targets import TargetScale
 from vfl_node.training.shares.binned import BinnedColumns
+from vfl_node.training.targets import TargetScale
 from vfl_node.training.trees.computation import TreesTraining
 from vfl_node.training.trees.config import Trees
 from vfl_node.training.trees.inputs import MOST_BEGIN

@@ -13,8 +13,8 @@ from tests.training.trees.conftest import open_model
 from tests.training.trees.plain import step
 from vfl_node.data.tables import CategoricalColumn
 from vfl_node.training.glm.plain import sigmoid
-from vfl_node.training.targets import TargetScale
 from vfl_node.training.shares.binned import BinnedColumns
+from vfl_node.training.targets import TargetScale
 
 SEED = 1
 SOME = [("psu", 2, {}), ("psi", 3, {"task": "regression"}), ("psu", 4, {"task": "regression", "target_range": (0, 500)})]

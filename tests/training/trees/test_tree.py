@@ -20,8 +20,8 @@ from vfl_node.crypto.shares.machine import ShareMachine
 from vfl_node.crypto.shares.operations import mask_value
 from vfl_node.crypto.shares.ring import FRACTION
 from vfl_node.crypto.shares.values import Shared
-from vfl_node.training.trees import tree as tree_module
 from vfl_node.training.shares.candidates import Candidates
+from vfl_node.training.trees import tree as tree_module
 from vfl_node.training.trees.gradients import find_pairs
 from vfl_node.training.trees.plan import PLACE_BITS, SCORE_FRACTION, TreesPlan
 from vfl_node.training.trees.tree import grow_tree

@@ -30,10 +30,10 @@ from vfl_node.crypto.shares.operations import known_product, mask_known, mask_va
 from vfl_node.crypto.shares.ring import Ring, decode
 from vfl_node.crypto.shares.steps import widen
 from vfl_node.crypto.shares.values import Opened, Shared
+from vfl_node.training.shares.candidates import Candidates
 from vfl_node.training.shares.measuring import BINS, OutputTally, tally
 from vfl_node.training.shares.measuring import SCORE_FRACTION as TALLIED_FRACTION
 from vfl_node.training.shares.metric_noise import MetricNoise
-from vfl_node.training.shares.candidates import Candidates
 from vfl_node.training.trees.gradients import find_pairs
 from vfl_node.training.trees.plan import PLACE_BITS, SCORE_FRACTION, TreesPlan
 from vfl_node.training.trees.tree import Tree, grow_tree

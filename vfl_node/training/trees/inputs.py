@@ -11,11 +11,11 @@ import numpy as np
 from vfl_node.crypto.shares.ring import FRACTION, encode
 from vfl_node.errors import DataError
 from vfl_node.session.session import Session
+from vfl_node.training.shares.binned import BinnedColumns
+from vfl_node.training.shares.candidates import Candidates
 from vfl_node.training.shares.metric_noise import MOST_SQUARE
 from vfl_node.training.targets import TargetScale
 from vfl_node.training.trainer import TrainingData
-from vfl_node.training.shares.candidates import Candidates
-from vfl_node.training.shares.binned import BinnedColumns
 from vfl_node.training.trees.computation import Positions, TreesOwn
 from vfl_node.training.trees.config import Trees
 from vfl_node.training.trees.plan import FAR

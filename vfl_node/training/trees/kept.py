@@ -28,10 +28,10 @@ from vfl_node.crypto.shares.values import Shared
 from vfl_node.data.tables import Table
 from vfl_node.job import Job
 from vfl_node.training.predictor import StoredModel
+from vfl_node.training.shares.binned import BinnedColumns
+from vfl_node.training.shares.candidates import Candidates
 from vfl_node.training.shares.kept import AnswerForm, KeptModel, StoredShares, read_shares, read_stored
 from vfl_node.training.trees import memory
-from vfl_node.training.shares.candidates import Candidates
-from vfl_node.training.shares.binned import BinnedColumns
 from vfl_node.training.trees.config import Trees
 from vfl_node.training.trees.plan import PLACE_BITS, SCORE_FRACTION
 from vfl_node.training.trees.tree import Tree, follow_trees

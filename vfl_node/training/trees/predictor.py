@@ -13,10 +13,10 @@ from vfl_node.crypto.shares.ring import Ring, decode
 from vfl_node.job import Job
 from vfl_node.settings.declared import Declared
 from vfl_node.training.predictor import KeptHalf, StoredModel
+from vfl_node.training.shares.binned import BinnedColumns
+from vfl_node.training.shares.candidates import Candidates
 from vfl_node.training.shares.prediction import answers
 from vfl_node.training.shares.prediction.predictor import SharesPredictor
-from vfl_node.training.shares.candidates import Candidates
-from vfl_node.training.shares.binned import BinnedColumns
 from vfl_node.training.trees.kept import KeptTrees, TreesForm
 from vfl_node.training.trees.plan import SCORE_FRACTION
 

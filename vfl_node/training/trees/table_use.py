@@ -6,8 +6,8 @@ from typing_extensions import override
 
 from vfl_node.data.encoded import EncodedColumn
 from vfl_node.data.tables import Table
-from vfl_node.training.table_use import TableUse
 from vfl_node.training.shares.binned import BinnedColumns
+from vfl_node.training.table_use import TableUse
 from vfl_node.training.trees.config import Trees
 
 
