@@ -297,6 +297,7 @@ TRAINERS: Registry[type[TrainerConfig]] = Registry(
         "candidates": "vfl_node.training.candidates.config:Linked",
         "hidden": "vfl_node.training.hidden.config:Hidden",
         "trees": "vfl_node.training.trees.config:Trees",
+        "statistics": "vfl_node.training.statistics.config:Statistics",
     },
     check=_check,
     renamed={"linked": "candidates"},

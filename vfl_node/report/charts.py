@@ -193,7 +193,8 @@ def bar_chart(name: str, title: str, rows: Sequence[Row], *, guides: Sequence[fl
     thickness = 12
     heights = [26 + (thickness + 3) * len(row.bars) + 8 for row in rows]
     svg = _drawing(name, title, "; ".join(f"{row.label}: {row.figures}" for row in rows) + ".", sum(heights))
-    x = AxisScale(0, max((bar.end for row in rows for bar in row.bars), default=0) or 1, 0, WIDTH)
+    low = min((bar.start for row in rows for bar in row.bars), default=0)
+    x = AxisScale(min(0, low), max((bar.end for row in rows for bar in row.bars), default=0) or 1, 0, WIDTH)
     for guide in guides:
         add_element(svg, "line", class_="guide", x1=x(guide), x2=x(guide), y1=24.0, y2=sum(heights) - 8.0)
     top = 0.0

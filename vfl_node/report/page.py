@@ -27,7 +27,7 @@ from vfl_node.report.charts import Bar, Row
 from vfl_node.report.curves import ChartLine, line_chart
 from vfl_node.report.terms import TERMS, anchor
 from vfl_node.report.words import SEEDED, attack_figures, human_bytes, human_count, human_seconds, human_time, join_names
-from vfl_node.training.words import Code, ReportedTraining, TrainingWords
+from vfl_node.training.words import Bars, Code, ReportedTraining, TrainingWords
 
 if TYPE_CHECKING:
     from vfl_node.report.envelope import Report
@@ -51,6 +51,7 @@ def render(report: Report) -> str:
     peer, partner, unit = join_names(peers), join_names(met), train.traits.unit if train else ""
     readings = results.readings(data, train.classes if train else 2)
     aligned = _describe_alignment(report, train, peer) if report.alignment else None
+    trainer = _trainer_words(report, train, partner)
     return environment.get_template("report.html.j2").render(
         report=data,
         seeded=SEEDED if report.seeded else None,
@@ -66,7 +67,8 @@ def render(report: Report) -> str:
         seconds=(datetime.fromisoformat(report.finished) - datetime.fromisoformat(report.started)).total_seconds(),
         label_holder=train.label_holder if train else "active",
         unit=unit,
-        trainer=_trainer_words(report, train, partner),
+        trainer=trainer,
+        bars={each.title: _draw_bars(number, each) for number, each in enumerate(trainer.bars)},
         curves=_curves(data, unit),
         audit=_audit(data, unit),
         rebuilt=rebuilt.feature_audit(data),
@@ -122,6 +124,15 @@ def _trainer_words(report: Report, train: TrainerConfig | None, peer: str) -> Tr
             repeats=training.repeats,
         )
     )
+
+
+def _draw_bars(number: int, bars: Bars) -> Markup:
+    """Numbers on both sides of 0."""
+    rows = [
+        Row(label, f"{value:+.2f}" + (f", {beside}" if beside else ""), (Bar(min(0, value), max(0, value), "first"),))
+        for label, value, beside in bars.values
+    ]
+    return charts.bar_chart(f"bars-{number}", bars.title, rows, guides=(0,))
 
 
 @cache

@@ -77,6 +77,36 @@ class MetricsByParty:
 
 
 @dataclass(frozen=True)
+class FigureTable:
+    """A table of figures.
+
+    Attributes:
+        title: of the table.
+        heads: of its columns.
+        rows: a text for each column.
+        note: a paragraph below it.
+    """
+
+    title: str
+    heads: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    note: str
+
+
+@dataclass(frozen=True)
+class Bars:
+    """A drawing of numbers that lie on both sides of 0.
+
+    Attributes:
+        title: of the drawing.
+        values: a label, a number, and words beside it.
+    """
+
+    title: str
+    values: tuple[tuple[str, float, str], ...]
+
+
+@dataclass(frozen=True)
 class Attacked:
     """What this party sends in training and attacks in its audit.
 
@@ -107,6 +137,8 @@ class TrainingWords:
         panel: beside the curves.
         attacked: None where this trainer sends nothing that could tell synthetic rows.
         by_party: below the metrics; None where there is no such table.
+        tables: below these.
+        bars: below the tables.
         leaks: what training told beside the alignment, above the ledger; a sentence without its full stop.
     """
 
@@ -117,6 +149,8 @@ class TrainingWords:
     panel: Panel | None = None
     attacked: Attacked | None = None
     by_party: MetricsByParty | None = None
+    tables: tuple[FigureTable, ...] = ()
+    bars: tuple[Bars, ...] = ()
     leaks: str = "Training leaks more"
 
 

@@ -10,9 +10,9 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import torch
@@ -20,17 +20,13 @@ from torch import Tensor
 
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.shares.audit import Coins
-from vfl_node.crypto.shares.machine import Party
 from vfl_node.data.encoded import encoded_columns
-from vfl_node.errors import ProtocolError
 from vfl_node.metrics.numbers import PredictedNumbers
 from vfl_node.process import failpoints
-from vfl_node.progress import Advanced, PhaseBegan, ResultDoubted
-from vfl_node.session.openings import OpeningLog
-from vfl_node.session.session import Session, bytes_moved
-from vfl_node.session.share_wire import DealtCorrections, PairWire, StarWire
+from vfl_node.progress import ResultDoubted
+from vfl_node.session.session import Session
 from vfl_node.session.toss import toss
-from vfl_node.training.checkpoints import Checkpoints, load_of
+from vfl_node.training.checkpoints import Checkpoints
 from vfl_node.training.evaluation import Rival
 from vfl_node.training.glm.measuring import output_of
 from vfl_node.training.hidden import alone, audit, terms
@@ -46,12 +42,13 @@ from vfl_node.training.own_rows import OwnRows
 from vfl_node.training.schedule import Schedule
 from vfl_node.training.shares import agreement, kept
 from vfl_node.training.shares.agreement import Brought
+from vfl_node.training.shares.attempt import Met, Steps, meet_dealer
 from vfl_node.training.shares.dealing import Dealing
 from vfl_node.training.shares.privacy import Privacy, privacy_of
 from vfl_node.training.shares.results import ALL_CHECKED, measure, warnings
 from vfl_node.training.summary import Population, Summary
-from vfl_node.training.trainer import Coordination, Epoch, Trained, Trainer, TrainingData
-from vfl_node.transport.generated.vfl.v1.shares_pb2 import DealerSeed, DealingTerms, ShareContext
+from vfl_node.training.trainer import Coordination, Trained, Trainer, TrainingData
+from vfl_node.transport.generated.vfl.v1.shares_pb2 import DealingTerms, ShareContext
 from vfl_node.transport.pipe import Traffic
 
 
@@ -92,7 +89,6 @@ class _Training:
         self._train, self._parties = Hidden.section_of(session.job), session.job.parties
         self._place = self._parties.data.index(session.name)
         self._program = HiddenProgram(session.job)
-        self._epochs: list[Epoch] = []
 
     async def train(self, resume: str | None, traffic: Sequence[Traffic]) -> Trained:
         session, train = self._session, self._train
@@ -105,7 +101,8 @@ class _Training:
         rows = len(self._data.alignment)
         agreement.check_room(session, rows, context.widths, self._program.party_bytes(rows, context.widths, context.batch_rows))
         form = Form(tuple(context.widths), train.layers, train.outputs, train.form_loss)
-        parts, first = self._begin(form, context.context, resume, schedule.fingerprint)
+        self._steps = Steps(session, self._checkpoints, schedule.fingerprint, context.context, "epoch")
+        parts = self._begin(form, resume)
         said = DealingTerms(
             rows=len(self._data.alignment),
             widths=context.widths,
@@ -113,29 +110,13 @@ class _Training:
             schedule=seed,
             batch_rows=context.batch_rows,
             divisor=context.divisor,
-            epoch=first,
+            epoch=len(self._steps.done),
         )
         plan = self._program.plan(said)
-        dealer = session.coordinator
-        assert dealer is not None
-        await dealer.send(said)
-        masks = (await dealer.receive(DealerSeed)).seed
-        if len(masks) != agreement.DIGEST_BYTES:
-            raise ProtocolError(f"{dealer.peer} sent a seed of {len(masks)} bytes", code="E_COUNT")
-        # which shares of a checkpoint fit
-        session.attempt.pins.check(f"masks of {dealer.peer}", hashlib.sha256(masks).digest())
-        channels = list(session.data_peers.values())
-        wire = PairWire(self._place, channels[0]) if len(self._parties.data) == 2 else StarWire(self._place, channels)
-        corrections = DealtCorrections(dealer)
-        log = OpeningLog(session.attempt.folder / "openings", hashlib.sha256(context.context + masks).digest())
-        try:
-            audits = audit.make_audit(self._place, coins, wire, log, dealer.peer) if coins else None
-            mask_seed, context_hex = Randomness(masks), context.context.hex()
-            party = Party(self._place, len(self._parties.data), mask_seed, wire, corrections, context_hex, log.check, audits)
-            outcome = await self._compute(party, plan, inputs, parts, first, schedule.fingerprint, traffic, log)
-        finally:
-            log.close()
-        await corrections.finish()
+        auditing = partial(audit.make_audit, self._place, coins) if coins else None
+        async with meet_dealer(session, said, auditing) as met:
+            outcome = await self._compute(met, plan, inputs, parts, traffic)
+        wire, corrections = met.wire, met.corrections
         servable = await kept.make_servable(session, plan.schedule, plan.form.widths, inputs.scale, outcome.parts.weights)
 
         failpoints.reach("evaluate")
@@ -165,44 +146,15 @@ class _Training:
         )
 
     async def _compute(
-        self,
-        party: Party,
-        plan: HiddenPlan,
-        inputs: Inputs,
-        parts: WeightShares,
-        first: int,
-        schedule: str,
-        traffic: Sequence[Traffic],
-        log: OpeningLog,
+        self, met: Met, plan: HiddenPlan, inputs: Inputs, parts: WeightShares, traffic: Sequence[Traffic]
     ) -> HiddenOutcome:
-        """The computation from epoch ``first`` on, with a checkpoint after each epoch."""
-        session = self._session
-        session.progress.emit(PhaseBegan("train", plan.epochs, "epochs"))
-        session.progress.emit(Advanced(first))
-        began, moved = session.machine.clock(), bytes_moved(traffic)
+        """The computation from the first epoch that is left on, with a checkpoint after each epoch."""
 
         async def finish_epoch(epoch: int, now: WeightShares) -> None:
-            nonlocal began, moved
-            self._epochs.append(Epoch(None, None, session.machine.clock() - began, bytes_moved(traffic) - moved))
-            failpoints.reach("updated")
-            log.keep()
-            if epoch + 1 == plan.epochs:
-                self._hold(party.context)
-            self._save(epoch, now, party.context, schedule)
-            session.progress.emit(Advanced(1))
-            began, moved = session.machine.clock(), bytes_moved(traffic)
+            self._steps.finish(_to_tensors(now))
 
-        if first == plan.epochs:
-            self._hold(party.context)
-        return await compute(party, plan, inputs.own, parts, first, finish_epoch)
-
-    def _hold(self, context: str) -> None:
-        """What is opened from here on is opened under one context: under another one, noise would be drawn a second time.
-
-        Raises:
-            StateError: it was another one in an earlier attempt, as before an update of the software (``E_REPLAY``).
-        """
-        self._session.attempt.pins.check("context of what is opened", bytes.fromhex(context))
+        self._steps.begin(met, plan.epochs, traffic)
+        return await compute(met.party, plan, inputs.own, parts, len(self._steps.done), finish_epoch)
 
     async def _agree(self, inputs: Inputs, schedule: Schedule, coins: Coins | None) -> ShareContext:
         """Everybody's widths, and the digest of all that values are made of."""
@@ -223,29 +175,16 @@ class _Training:
         several = len(self._parties.passive) > 1 and not align.spec.every_row_is_shared  # the active party alone knows it
         return self._data.alignment.common if align.tells_common and not several else None
 
-    def _begin(self, form: Form, context: bytes, resume: str | None, schedule: str) -> tuple[WeightShares, int]:
-        """This party's shares and the epoch to begin with."""
+    def _begin(self, form: Form, resume: str | None) -> WeightShares:
+        """This party's shares to begin with."""
         begin = first_parts(form, self._start, bounded=self._train.epsilon is not None)
-        checkpoint = load_of(self._checkpoints, resume, schedule) if resume else None
-        if checkpoint is None or checkpoint.meta["context"] != context.hex():  # everybody's is another one: all begin anew
-            self._checkpoints.clear()  # which would be agreed upon later, as names are the same
-            return begin, 0
-        self._epochs = [Epoch(loss=None, auc=None, **figures) for figures in checkpoint.meta["epochs"]]
+        if (tensors := self._steps.resume(resume)) is None:
+            return begin
         weights, velocity = (
-            tuple(checkpoint.tensors[f"{name} {index}"].numpy().view(np.uint64) for index in range(len(form.shapes)))
+            tuple(tensors[f"{name} {index}"].numpy().view(np.uint64) for index in range(len(form.shapes)))
             for name in ("weights", "velocity")
         )
-        return WeightShares(weights, velocity, begin.weights), len(self._epochs)
-
-    def _save(self, epoch: int, parts: WeightShares, context: str, schedule: str) -> None:
-        tensors = {
-            f"{name} {index}": torch.from_numpy(part.view(np.int64).copy())
-            for name, each in (("weights", parts.weights), ("velocity", parts.velocity))
-            for index, part in enumerate(each)
-        }
-        figures = [{"seconds": each.seconds, "bytes": each.bytes} for each in self._epochs]
-        meta = {"schedule": schedule, "context": context, "epochs": figures}
-        self._checkpoints.save(f"epoch-{epoch + 1:06}", tensors, meta)
+        return WeightShares(weights, velocity, begin.weights)
 
     def _result(self, plan: HiddenPlan, inputs: Inputs, outcome: HiddenOutcome, section: HiddenSection) -> Trained:
         session, data = self._session, self._data
@@ -263,7 +202,7 @@ class _Training:
         common = None if count is None else Population("common", count, 1.0 if count else None)
         results = Summary(found.values, found.intervals, population=common)
         return Trained(
-            epochs=tuple(self._epochs),
+            epochs=tuple(self._steps.done),
             steps=steps,
             rows=(len(plan.training), len(testing)),
             device="cpu",
@@ -314,3 +253,12 @@ class _Training:
             metrics={name: local.get(name) for name in session.job.evaluate.metrics},
         )
         return replace(results, alone=own, alone_population=Population("owned", len(rows.tested), None))
+
+
+def _to_tensors(parts: WeightShares) -> dict[str, Tensor]:
+    """What a checkpoint has."""
+    return {
+        f"{name} {index}": torch.from_numpy(part.view(np.int64).copy())
+        for name, each in (("weights", parts.weights), ("velocity", parts.velocity))
+        for index, part in enumerate(each)
+    }

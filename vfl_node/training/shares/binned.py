@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Annotated, ClassVar, Literal
 
 import numpy as np
@@ -63,6 +64,12 @@ class Cuts(Frozen):
         below = f"{self.name} ≤ {self.cuts[max(bins - {missing})]:.6g}"
         return f"{below}, or missing" if missing in bins else below
 
+    def describe_bins(self) -> tuple[str, ...]:
+        """All bins in words."""
+        ends = [f"{cut:.6g}" for cut in self.cuts]
+        between = [f"over {low} to {high}" for low, high in pairwise(ends)]
+        return (f"up to {ends[0]}", *between, f"over {ends[-1]}", "missing") if ends else ("any", "missing")
+
 
 class Sorts(Frozen):
     """A column of categories.
@@ -101,6 +108,10 @@ class Sorts(Frozen):
         if place == len(self.levels) + 1:
             return f"{self.name} is missing"
         return f"{self.name} = {self.levels[place]}" if place < len(self.levels) else f"{self.name} is another level"
+
+    def describe_bins(self) -> tuple[str, ...]:
+        """All bins in words."""
+        return (*self.levels, "another level", "missing")
 
 
 Splitter = Annotated[Cuts | Sorts, Field(discriminator="kind")]

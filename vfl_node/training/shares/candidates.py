@@ -25,6 +25,10 @@ class Candidates:
     bins: NDArray[np.uint16]
     left: Sequence[NDArray[np.bool_]]
 
+    def of_columns(self, first: int, last: int) -> Candidates:
+        """Those of some of the columns, from ``first`` up to, but not including, ``last``."""
+        return Candidates(self.bins[:, first:last], self.left[first:last])
+
     @property
     def width(self) -> int:
         """W, how many candidates there are."""

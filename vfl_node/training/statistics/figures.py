@@ -1,0 +1,112 @@
+"""What numbers of records in bins say of a column, in the clear.
+
+The numbers have noise of a known deviation σ (0: none), and each figure is corrected for what noise adds to it on average.
+Without noise all are the usual ones:
+
+- **weight of evidence** of a bin, ln((n₁ + ½)/N₁) − ln((n₀ + ½)/N₀), of records with label 1 and 0;
+- **divergence** of two rows of counts, Σ (p − q)·ln(p/q): of both labels it is the *information value*, of two groups of
+  records the *stability index* (each with ½ more in a bin);
+- **KS**, the largest distance of both labels' shares below an end of a bin;
+- **χ²** of bins and labels, with one degree of freedom less than there are bins with records.
+
+Bins with fewer records of a label than ``least`` are *pooled*: they count as one. If that one has too few as well, it says
+nothing.
+
+Sources: Good 1950 (weight of evidence); Siddiqi 2006 (information value, stability); χ² with noise in its expected spread:
+Gaboardi, Lim, Rogers and Vadhan 2016, section 5.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+_HALF = 0.5
+_MARGIN = 3.0  # deviations of the noise that a bin must have at least
+
+
+@dataclass(frozen=True, eq=False)
+class Pooled:
+    """Numbers of records in the bins of a column, those with few records in one.
+
+    Attributes:
+        counts: float64[K, 2], of label 0 and 1.
+        bins: int64[K], how many bins each is the sum of; so its noise has so many times the variance.
+        place: int64[B], where each bin is; −1: nowhere, as even all small ones together are too few.
+    """
+
+    counts: Floats
+    bins: NDArray[np.int64]
+    place: NDArray[np.int64]
+
+
+def pool(counts: Floats, least: float, deviation: float) -> Pooled:
+    """Take together what has few records.
+
+    Args:
+        counts: float64[B, 2].
+        least: records of either label that a bin must have.
+        deviation: σ of each number.
+    """
+    needed = max(least, _MARGIN * deviation)
+    small = (counts < needed).any(axis=1)
+    kept, rest = counts[~small], counts[small].sum(axis=0, keepdims=True)
+    place = np.cumsum(~small) - 1
+    many = small.any() and bool((rest >= needed).all())
+    place[small] = len(kept) if many else -1
+    bins = np.ones(len(kept) + many, np.int64)
+    if many:
+        kept, bins[-1] = np.concatenate([kept, rest]), int(small.sum())
+    return Pooled(kept, bins, place)
+
+
+def find_evidence(pooled: Pooled) -> Floats:
+    """The weight of evidence of each bin, float64[B]; 0 where it is nowhere."""
+    if not len(pooled.counts):
+        return np.zeros(len(pooled.place))
+    logs = np.log(pooled.counts + _HALF) - np.log(pooled.counts.sum(axis=0))
+    return np.append(logs[:, 1] - logs[:, 0], 0.0)[pooled.place]
+
+
+def diverge(first: Floats, second: Floats, variance: Floats) -> tuple[float, float]:
+    """The divergence of two rows of counts, and the standard deviation that noise gives it.
+
+    Args:
+        first, second: float64[K], above 0.
+        variance: float64[K], of the noise of each.
+    """
+    if not len(first):
+        return 0.0, 0.0
+    p, q = (first + _HALF) / first.sum(), (second + _HALF) / second.sum()
+    ratio = np.log(p / q)
+    bias = sum(variance / total**2 @ (1 / one + other / one**2) / 2 for one, other, total in _both(p, q, first, second))
+    spread = variance / first.sum() ** 2 @ (ratio + 1 - q / p) ** 2 + variance / second.sum() ** 2 @ (ratio - 1 + p / q) ** 2
+    return max(0.0, float((p - q) @ ratio - bias)), float(np.sqrt(spread))
+
+
+def _both(p: Floats, q: Floats, first: Floats, second: Floats) -> tuple[tuple[Floats, Floats, float], ...]:
+    return (p, q, float(first.sum())), (q, p, float(second.sum()))
+
+
+def measure_distance(counts: Floats) -> float:
+    """KS of float64[B, 2], in the order of the bins."""
+    totals = counts.sum(axis=0)
+    if (totals <= 0).any():
+        return 0.0
+    below = np.cumsum(counts / totals, axis=0)
+    return float(np.clip(np.abs(below[:, 1] - below[:, 0]).max(), 0, 1))
+
+
+def test_independence(pooled: Pooled, deviation: float) -> tuple[float, int]:
+    """χ² of bins and labels, and its degrees of freedom; the noise counts as spread that would be there by chance."""
+    totals = pooled.counts.sum(axis=0)
+    if len(pooled.counts) < 2 or (totals <= 0).any():
+        return 0.0, 0
+    share = totals[1] / totals.sum()
+    apart = pooled.counts[:, 1] - share * pooled.counts.sum(axis=1)
+    noise = pooled.bins * deviation**2 * ((1 - share) ** 2 + share**2)
+    return float((apart**2 / (pooled.counts.sum(axis=1) * share * (1 - share) + noise)).sum()), len(pooled.counts) - 1

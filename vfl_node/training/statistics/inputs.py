@@ -1,0 +1,70 @@
+"""What a party brings to statistics: the bins of its columns, and which rows are its own."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+import numpy as np
+
+from vfl_node.errors import DataError
+from vfl_node.session.session import Session
+from vfl_node.training.statistics.columns import CountedColumns
+from vfl_node.training.statistics.computation import LABEL_BITS, StatisticsOwn
+from vfl_node.training.statistics.config import Statistics
+from vfl_node.training.trainer import TrainingData
+
+
+@dataclass(frozen=True, eq=False)
+class StatisticsInputs:
+    """What one party brings.
+
+    Attributes:
+        columns: how its table becomes bins; holds its own data.
+        dropped: names of columns that are not counted.
+        own: the same in the shared order.
+    """
+
+    columns: CountedColumns
+    dropped: tuple[str, ...]
+    own: StatisticsOwn
+
+
+def prepare(session: Session, data: TrainingData) -> StatisticsInputs:
+    """Cut this party's table into bins, and bring them and labels into the shared order.
+
+    Raises:
+        DataError: no rows (``E_EMPTY``), no columns that can be counted (``E_NO_FEATURES``), no labels (``E_NO_LABEL``).
+    """
+    section, rows = Statistics.section_of(session.job), data.alignment.rows
+    if len(rows) == 0:
+        raise DataError("there is no shared row to count", code="E_EMPTY", hint="use more records")
+    whole = data.whole or data.table
+    least = max(section.least_rows, session.policy.limits.least_rows)
+    columns = CountedColumns.fit(whole, section.bins, least)
+    if not columns.columns:
+        raise DataError(
+            "this party's table has no column to count",
+            code="E_NO_FEATURES",
+            hint=f"add columns that vary: some value that sets {least} records or more apart (least_rows)",
+        )
+    mine = rows >= 0
+    marks = mine.astype(np.uint64)
+    if session.role == "active":
+        if data.table.labels is None:
+            raise DataError("the table has no label column", code="E_NO_LABEL", hint="set data.label")
+        ones = mine.copy()
+        ones[mine] = data.table.labels[rows[mine]] > 0
+        marks[ones] = 1 << LABEL_BITS
+    read = {each.name for each in columns.columns}
+    dropped = tuple(name for name in whole.columns if name not in read)
+    return StatisticsInputs(columns, dropped, StatisticsOwn(columns.cells(data.table, rows), marks))
+
+
+def digest_of(own: StatisticsOwn, salt: bytes) -> bytes:
+    """SHA-256 of all that a party's values are made of; ``salt`` is secret, so that nobody can try tables."""
+    hashed = hashlib.sha256(b"vfl-node statistics inputs 1" + salt)
+    for values in (own.cells.bins, own.marks):
+        hashed.update(np.array(values.shape, "<u8").tobytes())
+        hashed.update(np.ascontiguousarray(values).astype(values.dtype.newbyteorder("<"), copy=False).data)
+    return hashed.digest()

@@ -1,0 +1,29 @@
+"""What statistics in shares declare before they run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from vfl_node.job import Job
+from vfl_node.ledger import Declaration
+from vfl_node.training.shares.config import DEALER
+from vfl_node.training.statistics.config import Statistics
+
+
+def declare(job: Job) -> Iterator[Declaration]:
+    """Each thing that a party may learn."""
+    parties, section = job.parties, Statistics.section_of(job)
+    for name in parties.data:
+        others = " and ".join(parties.others(name))
+        yield Declaration(name, "masked values", f"from {others} uniform numbers, which tell nothing")
+        yield Declaration(name, "features", f"how many columns each of {others} has")
+        if section.epsilon is None:
+            text = "weights of evidence of its own bins and figures of its columns, rounded, without a bound on what they tell"
+        else:
+            text = "how many shared records of each label are in each bin of its own columns, each number with noise"
+        yield Declaration(name, "statistics", text)
+        if name == parties.active:
+            text = "four figures of each column of the others: information value, KS, χ² and stability index"
+            yield Declaration(name, "statistics of others", text)
+    shapes = f"how many rows and columns there are, and how fast each party computes; it deals the randomness, {DEALER}"
+    yield Declaration(str(parties.coordinator), "shapes", shapes)

@@ -1,0 +1,135 @@
+"""What statistics in shares alone report: ``training.statistics``."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from vfl_node.training.section import Count, Section, TrainerSection
+from vfl_node.training.shares.privacy import Privacy
+from vfl_node.training.words import Bars, Code, Figure, FigureTable, Panel, ReportedTraining, Term, TrainingWords
+
+LEAKS = "Counting opened no number of a row; what it opened at the end, and to whom, stands below"
+
+STRENGTHS = ((0.5, "very strong: look for a leak"), (0.3, "strong"), (0.1, "medium"), (0.02, "weak"), (0.0, "none"))
+"""From which information value on a column is said to be so strong (Siddiqi 2006)."""
+
+SHIFTS = ((0.25, "large"), (0.1, "some"), (0.0, "none"))
+"""Likewise of a stability index."""
+
+
+class BinFigures(Section):
+    """One bin of a column of this party's own."""
+
+    bin: str = Field(description="which values it has")
+    counts: tuple[float, float] | None = Field(description="records with label 0 and 1, with noise; null: they are not opened")
+    woe: float = Field(
+        description="weight of evidence, ln of the share of label 1 over that of label 0; equal in bins taken together"
+    )
+
+
+class ColumnFigures(Section):
+    """What a column says of the label on the shared records."""
+
+    party: str = Field(description="whose column it is")
+    number: Count = Field(description="of the column among its party's, from 1")
+    name: str | None = Field(default=None, description="of the column; null where it is another party's")
+    iv: float = Field(ge=0, description="information value")
+    iv_noise: float | None = Field(default=None, ge=0, description="standard deviation that noise gives it; null without noise")
+    ks: float = Field(ge=0, le=1, description="largest distance of both labels' shares below an end of a bin")
+    chi2: float = Field(ge=0, description="χ² of bins and labels")
+    freedom: Count | None = Field(default=None, description="its degrees of freedom; null where that is not told")
+    p_value: float | None = Field(default=None, ge=0, le=1, description="of χ²")
+    stability: float | None = Field(
+        default=None,
+        ge=0,
+        description="stability index (PSI) of records held out against those trained on; null: none are",
+    )
+    shared: float | None = Field(
+        default=None, ge=0, description="stability index of the shared records against this party's whole table, at its owner"
+    )
+    bins: tuple[BinFigures, ...] = Field(default=(), description="at its owner")
+
+
+class StatisticsSection(TrainerSection):
+    """All columns, and how much was exchanged; null where this party does not know it."""
+
+    rounds: Count | None = Field(default=None, description="messages between data parties that had to be waited for")
+    bytes: Count | None = Field(default=None, description="masked shares that this party sent, without what frames add")
+    dealer_bytes: Count | None = Field(
+        default=None, description="corrections that this party got; at the coordinator, that it sent"
+    )
+    privacy: Privacy | None = Field(default=None, description="what noise bounds; null at the coordinator")
+    noise: float | None = Field(default=None, description="standard deviation of the noise of each number of records")
+    records: tuple[float, float] | None = Field(
+        default=None, description="shared records trained on with label 0 and 1, of numbers with noise; null without noise"
+    )
+    counted: dict[str, Count] = Field(default_factory=dict, description="data party → columns that are counted")
+    dropped: tuple[str, ...] = Field(default=(), description="this party's own columns that are not counted")
+    columns: tuple[ColumnFigures, ...] = Field(
+        default=(), description="this party's own columns, and at the active party those of all others"
+    )
+
+    def words(self, training: ReportedTraining) -> TrainingWords:
+        """A table of all columns, the strongest first, and the bins of its own strongest ones."""
+        if self.rounds is None:
+            return TrainingWords(leaks=LEAKS)
+        ranked = sorted(self.columns, key=lambda each: -each.iv)
+        return TrainingWords(
+            leaks=LEAKS,
+            figures=(Figure(len(self.columns), "columns looked at"),),
+            remarks=(self.privacy.text,) if self.privacy else (),
+            tables=(self._table(ranked),),
+            bars=tuple(_bars(each) for each in ranked if each.bins)[:12],
+            panel=Panel(
+                "Statistics in shares",
+                f"No value of a row was opened but under a mask of its own. {training.coordinator} dealt the randomness, and "
+                "must not work together with any data party.",
+                (
+                    Term("Rounds", ((self.rounds,),)),
+                    Term("Sent, masked", ((self.bytes, " bytes"),)),
+                    Term("From the dealer", ((self.dealer_bytes, " bytes"),)),
+                    Term("Columns", tuple((f"{name}\u00a0", columns) for name, columns in self.counted.items())),
+                    *([Term("Not counted", tuple((Code(name),) for name in self.dropped))] if self.dropped else []),
+                ),
+            ),
+        )
+
+    def _table(self, ranked: list[ColumnFigures]) -> FigureTable:
+        noise = "" if self.noise is None else f" Each number of records has noise of standard deviation {self.noise:.3g}."
+        return FigureTable(
+            "What each column says of the label",
+            ("Column", "Information value", "Strength", "KS", "χ²", "Held out", "Own table"),
+            tuple(
+                (
+                    each.name or f"column {each.number} of {each.party}",
+                    f"{each.iv:.3f}" + (f" ± {2 * each.iv_noise:.3f}" if each.iv_noise else ""),
+                    grade(each.iv, STRENGTHS),
+                    f"{each.ks:.3f}",
+                    f"{each.chi2:.1f}",
+                    _shift(each.stability),
+                    _shift(each.shared),
+                )
+                for each in ranked
+            ),
+            "Held out and Own table are stability indices: of the records held out, and of the shared records against this "
+            f"party's whole table. Below 0.1 nothing has moved, above 0.25 much has.{noise}",
+        )
+
+
+def grade(value: float, grades: tuple[tuple[float, str], ...]) -> str:
+    """The word for a value."""
+    return next(word for least, word in grades if value >= least)
+
+
+def _shift(value: float | None) -> str:
+    return "" if value is None else f"{value:.3f}"
+
+
+def _bars(column: ColumnFigures) -> Bars:
+    return Bars(
+        f"Weight of evidence: {column.name}", tuple((each.bin, each.woe, _counts_text(each.counts)) for each in column.bins)
+    )
+
+
+def _counts_text(counts: tuple[float, float] | None) -> str:
+    return "" if counts is None else f"{max(0, round(counts[0])):,} and {max(0, round(counts[1])):,} records"

@@ -1,0 +1,139 @@
+"""What a party makes of the numbers of records in its own bins, and tells the active party of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import chi2
+
+from vfl_node.training.statistics.columns import CountedColumns
+from vfl_node.training.statistics.figures import Pooled, diverge, find_evidence, measure_distance, pool, test_independence
+from vfl_node.training.statistics.section import BinFigures, ColumnFigures
+from vfl_node.training.trainer import TrainingData
+
+Floats = NDArray[np.float64]
+
+FIGURES = ("iv", "iv_noise", "ks", "chi2", "freedom", "stability")
+"""What is told of a column, in this order; NaN where there is none."""
+
+
+@dataclass(frozen=True, eq=False)
+class Told:
+    """The figures of a party's columns.
+
+    Attributes:
+        figures: float64[C, 6], as :data:`FIGURES`.
+        shared: float64[C], stability of the shared records against the whole table; empty of another party's columns.
+        evidence: float64[C, cells], weights of evidence; empty likewise.
+        counts: float64[C, cells, 2], numbers of records of rows trained on; empty likewise, and if they are not opened.
+        described: names of columns and their bins; empty likewise.
+        records: of each label, trained on.
+    """
+
+    figures: Floats
+    shared: Floats = field(default_factory=lambda: np.zeros(0))
+    evidence: Floats = field(default_factory=lambda: np.zeros((0, 0)))
+    counts: Floats = field(default_factory=lambda: np.zeros((0, 0, 2)))
+    described: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    records: tuple[float, float] = (0.0, 0.0)
+
+    @classmethod
+    def from_values(cls, values: Floats, columns: int) -> Told:
+        """What another party says of so many columns. Raises ValueError: it cannot be."""
+        figures = values.reshape(columns, len(FIGURES))
+        iv, noise, ks, independence, freedom, stability = figures.T
+        known = (each >= 0 for each in (iv, ks, independence))
+        perhaps = ((each >= 0) | np.isnan(each) for each in (noise, freedom, stability))
+        if (
+            np.isinf(figures).any()
+            or not all(each.all() for each in (*known, *perhaps))
+            or (ks > 1).any()
+            or (freedom[~np.isnan(freedom)] > 1 << 16).any()
+        ):
+            raise ValueError("no figures")
+        return cls(figures)
+
+    def columns(self, party: str) -> tuple[ColumnFigures, ...]:
+        """The same for a report."""
+        return tuple(self._column(party, number) for number in range(len(self.figures)))
+
+    def _column(self, party: str, number: int) -> ColumnFigures:
+        iv, noise, ks, independence, freedom, stability = self.figures[number].tolist()
+        name, bins = self.described[number] if self.described else (None, ())
+        return ColumnFigures(
+            party=party,
+            number=number + 1,
+            name=name,
+            iv=iv,
+            iv_noise=None if np.isnan(noise) else noise,
+            ks=ks,
+            chi2=independence,
+            freedom=None if np.isnan(freedom) else int(freedom),
+            p_value=None if np.isnan(freedom) else float(chi2.sf(independence, freedom)) if freedom else 1.0,
+            stability=None if np.isnan(stability) else stability,
+            shared=None if not len(self.shared) or np.isnan(self.shared[number]) else float(self.shared[number]),
+            bins=tuple(
+                BinFigures(
+                    bin=words,
+                    counts=tuple(self.counts[number, place].tolist()) if len(self.counts) else None,
+                    woe=float(self.evidence[number, place]),
+                )
+                for place, words in enumerate(bins)
+                if words
+            ),
+        )
+
+
+def tell_columns(columns: CountedColumns, data: TrainingData, opened: Floats, deviation: float, least: int) -> Told:
+    """The figures of this party's columns, of numbers with noise.
+
+    Args:
+        columns: its own.
+        data: its table.
+        opened: float64[groups, C, cells, 2].
+        deviation: σ of each number.
+        least: records of either label in a bin.
+    """
+    whole = columns.find_bins(data.whole or data.table)
+    fitted = np.stack([fit_totals(group, deviation) for group in opened])
+    figures, shared, evidence = [], [], []
+    for number, counts in enumerate(fitted[0]):
+        pooled = pool(counts, least, deviation)
+        iv, noise = diverge(pooled.counts[:, 1], pooled.counts[:, 0], deviation**2 * pooled.bins.astype(np.float64))
+        independence, freedom = test_independence(pooled, deviation)
+        both = counts.sum(axis=1)
+        held_out = _compare(pooled, fitted[1][number].sum(axis=1), both, deviation) if len(fitted) > 1 else np.nan
+        figures.append(
+            (iv, noise if deviation else np.nan, measure_distance(np.maximum(counts, 0)), independence, freedom, held_out)
+        )
+        own = np.bincount(whole[:, number], minlength=columns.bins + 1)
+        shared.append(_compare(pooled, both, own.astype(np.float64), deviation))
+        evidence.append(find_evidence(pooled))
+    described = tuple((each.name, columns.describe(number)) for number, each in enumerate(columns.columns))
+    zeros, ones = fitted[0, 0].sum(axis=0).tolist()
+    return Told(np.array(figures), np.array(shared), np.array(evidence), fitted[0], described, (zeros, ones))
+
+
+def fit_totals(counts: Floats, deviation: float) -> Floats:
+    """Numbers of all columns, float64[C, cells, 2], with the same totals, as they have without noise."""
+    if not deviation:
+        return counts
+    totals = counts.sum(axis=1, keepdims=True)
+    return np.asarray(counts + (totals.mean(axis=0, keepdims=True) - totals) / counts.shape[1])
+
+
+def _gather(pooled: Pooled, counts: Floats) -> Floats:
+    """Numbers of both labels together, by the same pooled bins."""
+    found = np.zeros(len(pooled.counts) + 1)
+    np.add.at(found, pooled.place, counts)  # the last one is nowhere
+    return found[:-1]
+
+
+def _compare(pooled: Pooled, counts: Floats, others: Floats, deviation: float) -> float:
+    """The stability index of two groups of records, by the same pooled bins; NaN where one has none."""
+    first, second = _gather(pooled, counts), _gather(pooled, others)
+    if first.sum() <= 0 or second.sum() <= 0:
+        return float("nan")
+    return diverge(np.maximum(first, 0), np.maximum(second, 0), (2 * deviation**2) * pooled.bins.astype(np.float64))[0]

@@ -1,0 +1,211 @@
+"""A data party's part in statistics in shares.
+
+::
+
+    toss a seed → which shared rows are held out
+    numbers of columns and digests to the active party, and the context of all masks back
+    shapes to the coordinator, the seed of this party's masks back
+    the computation (computation.py), with a checkpoint after each block of columns
+    from each passive party to the active one figures of its columns, made of what was opened to it
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from typing_extensions import override
+
+from vfl_node.errors import ProtocolError, UsageError
+from vfl_node.process import failpoints
+from vfl_node.progress import ResultDoubted
+from vfl_node.session.session import Session
+from vfl_node.session.toss import toss
+from vfl_node.training import own_columns
+from vfl_node.training.checkpoints import Checkpoints
+from vfl_node.training.schedule import Schedule
+from vfl_node.training.shares import agreement
+from vfl_node.training.shares.agreement import Brought
+from vfl_node.training.shares.attempt import Met, Steps, meet_dealer
+from vfl_node.training.shares.dealing import Dealing
+from vfl_node.training.shares.privacy import privacy_of
+from vfl_node.training.statistics.computation import Sums, compute
+from vfl_node.training.statistics.config import MOST_COLUMNS, MOST_ROWS, Statistics
+from vfl_node.training.statistics.disclosures import learns
+from vfl_node.training.statistics.inputs import StatisticsInputs, digest_of, prepare
+from vfl_node.training.statistics.plan import StatisticsPlan
+from vfl_node.training.statistics.program import StatisticsProgram
+from vfl_node.training.statistics.section import ColumnFigures, StatisticsSection
+from vfl_node.training.statistics.told import Told, tell_columns
+from vfl_node.training.trainer import Coordination, Trained, Trainer, TrainingData
+from vfl_node.transport.generated.vfl.v1.shares_pb2 import ColumnStatistics, DealingTerms
+from vfl_node.transport.pipe import Traffic
+
+NOT_COUNTED = "no value of them sets {least:,} records apart (statistics.least_rows, least_rows), or they are lists"
+TOO_MUCH_NOISE = (
+    "Noise of standard deviation {noise:.3g} is more than a tenth of the records in a bin: information values are rough. Count "
+    "fewer columns, say fewer statistics.bins, or agree on a larger statistics.epsilon."
+)
+
+
+class StatisticsTrainer(Trainer):
+    """Statistics in shares, as a `Trainer`: there is no model but weights of evidence."""
+
+    @override
+    def prepare(self, session: Session) -> None:
+        agreement.check_tables()
+
+    async def run(self, session: Session, data: TrainingData, checkpoints: Checkpoints, resume: str | None) -> Trained:
+        """Count with the other data parties, and with the dealer's randomness.
+
+        Raises:
+            DataError: see :func:`vfl_node.training.statistics.inputs.prepare`; a chance of one in 10¹¹ (``E_CHANCE``).
+            ProtocolError: a message of another size, contexts that differ, or figures that cannot be.
+            StateError: a checkpoint is damaged or of another schedule; a passive party has other inputs than in an earlier
+                attempt (``E_REPLAY``); there is no memory for a block of columns (``E_MEMORY``).
+
+        Cost: 2 bytes a row, column and bin to each other data party, once.
+
+        Leaks: see :mod:`vfl_node.training.statistics.disclosures`.
+        """
+        assert session.coordinator is not None  # the job was checked
+        async with session.phase("train") as traffic, session.coordinator.phase("deal"):
+            return await _count(session, data, checkpoints, resume, traffic)
+
+    @override
+    def coordination(self, session: Session) -> Coordination:
+        return Dealing(session, StatisticsProgram(session.job))
+
+
+async def _count(
+    session: Session, data: TrainingData, checkpoints: Checkpoints, resume: str | None, traffic: Sequence[Traffic]
+) -> Trained:
+    section, program, rows = Statistics.section_of(session.job), StatisticsProgram(session.job), len(data.alignment)
+    seed = await toss(session, session.randomness.derive("toss"))
+    schedule = Schedule(seed, rows, section.seed, session.attempt.split)
+    inputs = prepare(session, data)
+    width = len(inputs.columns.columns)
+    _check_size(rows, width)
+    salt = session.randomness.derive("mark of inputs").bytes(agreement.DIGEST_BYTES)
+    own = Brought(width, digest_of(inputs.own, salt), rows, float(rows), schedule.fingerprint)
+    context = await agreement.agree(session, program, own)
+    agreement.check_room(session, rows, context.widths, program.party_bytes(rows, context.widths, rows))
+    steps = Steps(session, checkpoints, schedule.fingerprint, context.context, "block")
+    start = _from_tensors(steps, resume)
+    said = DealingTerms(
+        rows=rows,
+        widths=context.widths,
+        context=context.context,
+        schedule=seed,
+        split=session.attempt.split or b"",
+        batch_rows=rows,
+        divisor=rows,
+        epoch=len(steps.done),
+    )
+    plan = program.plan(said)
+
+    async def finish_block(number: int, sums: Sums) -> None:
+        steps.finish({f"sums {index}": torch.from_numpy(part.view(np.int64).copy()) for index, part in enumerate(sums)})
+
+    async with meet_dealer(session, said) as met:
+        steps.begin(met, len(plan.blocks), traffic)
+        opened = await compute(met.party, plan, inputs.own, start, len(start), finish_block)
+    told = tell_columns(inputs.columns, data, opened, plan.deviation, plan.least_rows)
+    columns = await _exchange(session, plan, told)
+    failpoints.reach("evaluate")
+    return _result(session, data, plan, inputs, told, columns, met, schedule)
+
+
+async def _exchange(session: Session, plan: StatisticsPlan, told: Told) -> tuple[ColumnFigures, ...]:
+    """The figures of this party's columns, and at the active one those of all others.
+
+    Raises:
+        ProtocolError: a party sends other numbers than figures of its columns (``E_COUNT``).
+    """
+    if session.role == "passive":
+        (active,) = session.data_peers.values()
+        await active.send(ColumnStatistics(values=told.figures.ravel().tolist()))
+        return told.columns(session.name)
+    columns = told.columns(session.name)
+    for width, channel in zip(plan.columns[1:], session.data_peers.values(), strict=True):
+        values = np.array((await channel.receive(ColumnStatistics)).values)
+        try:
+            columns += Told.from_values(values, width).columns(channel.peer)
+        except ValueError:
+            raise ProtocolError(
+                f"{channel.peer} sent {len(values)} numbers, which are no figures of its {width} columns",
+                code="E_COUNT",
+                hint=f"ask the owner of {channel.peer} whether it runs another version, and submit the job again",
+            ) from None
+    return columns
+
+
+def _result(
+    session: Session,
+    data: TrainingData,
+    plan: StatisticsPlan,
+    inputs: StatisticsInputs,
+    told: Told,
+    columns: tuple[ColumnFigures, ...],
+    met: Met,
+    schedule: Schedule,
+) -> Trained:
+    """What this party has."""
+    job, testing = session.job, plan.groups[1] if len(plan.groups) > 1 else np.empty(0, np.int64)
+    least = max(plan.least_rows, session.policy.limits.least_rows)
+    doubts = own_columns.drop_warnings(list(inputs.dropped), NOT_COUNTED.format(least=least))
+    if plan.deviation > 0.1 * sum(told.records) / (plan.cells - 1):
+        doubts += (TOO_MUCH_NOISE.format(noise=plan.deviation),)
+    for text in doubts:
+        session.progress.emit(ResultDoubted(text))
+    return Trained(
+        epochs=(),
+        steps=len(plan.blocks),
+        rows=(len(plan.groups[0]), len(testing)),
+        device="cpu",
+        disclosures=learns(job, plan.rows, plan.columns),
+        section=StatisticsSection(
+            rounds=met.wire.rounds,
+            bytes=met.wire.sent,
+            dealer_bytes=met.corrections.received,
+            privacy=privacy_of(
+                job,
+                data.spent,
+                data.spent.limit or session.policy.limits.budgets.epsilon,
+                columns=max(plan.columns),
+                records=len(plan.groups[0]),
+                trainings=data.number,
+                noise_of_counts=plan.deviation or None,
+            ),
+            noise=plan.deviation or None,
+            records=told.records if plan.deviation else None,
+            counted=dict(zip(job.parties.data, plan.columns, strict=True)),
+            dropped=inputs.dropped,
+            columns=columns,
+        ),
+        warnings=doubts,
+        weights={"evidence": torch.from_numpy(told.evidence.copy())},
+        encoder=inputs.columns.to_json(),
+        columns=inputs.columns.encoded(data.table),
+        held_out=testing,
+        split=schedule.split_seed if len(testing) else b"",
+    )
+
+
+def _check_size(rows: int, width: int) -> None:
+    """Refuse more rows or columns than numbers and messages have room for. Raises UsageError (``E_SIZE``)."""
+    if rows > MOST_ROWS or width > MOST_COLUMNS:
+        what = f"{rows:,} shared rows" if rows > MOST_ROWS else f"{width:,} columns"
+        raise UsageError(
+            f"statistics take {MOST_ROWS:,} rows and {MOST_COLUMNS:,} columns at most, not {what}",
+            code="E_SIZE",
+            hint="leave columns out, or let fewer records take part (align.at_most)",
+            for_peer="it has too many rows or columns for statistics",
+        )
+
+
+def _from_tensors(steps: Steps, resume: str | None) -> Sums:
+    """The sums of the blocks that are done."""
+    tensors = steps.resume(resume) or {}
+    return tuple(tensors[f"sums {index}"].numpy().view(np.uint64) for index in range(len(steps.done)))
