@@ -188,13 +188,15 @@ def _draw_calibration(
             add_element(dot, "title", f"{curve.label}, {count} rows: {words[0]} {figure(said)}, {words[1]} {figure(actual)}")
 
 
-def bar_chart(name: str, title: str, rows: Sequence[Row], *, guides: Sequence[float] = ()) -> Markup:
-    """Horizontal bars from a common zero; ``guides`` are values marked by a line through all rows."""
+def bar_chart(name: str, title: str, rows: Sequence[Row], *, guides: Sequence[float] = (), reach: float = 0) -> Markup:
+    """Horizontal bars from a common zero; ``guides`` are values marked by a line through all rows.
+
+    With ``reach`` the scale is from there below 0 to there above it.
+    """
     thickness = 12
     heights = [26 + (thickness + 3) * len(row.bars) + 8 for row in rows]
     svg = _drawing(name, title, "; ".join(f"{row.label}: {row.figures}" for row in rows) + ".", sum(heights))
-    low = min((bar.start for row in rows for bar in row.bars), default=0)
-    x = AxisScale(min(0, low), max((bar.end for row in rows for bar in row.bars), default=0) or 1, 0, WIDTH)
+    x = AxisScale(-reach, reach or max((bar.end for row in rows for bar in row.bars), default=0) or 1, 0, WIDTH)
     for guide in guides:
         add_element(svg, "line", class_="guide", x1=x(guide), x2=x(guide), y1=24.0, y2=sum(heights) - 8.0)
     top = 0.0

@@ -68,7 +68,7 @@ def render(report: Report) -> str:
         label_holder=train.label_holder if train else "active",
         unit=unit,
         trainer=trainer,
-        bars={each.title: _draw_bars(number, each) for number, each in enumerate(trainer.bars)},
+        bars=_draw_bars(trainer.bars),
         curves=_curves(data, unit),
         audit=_audit(data, unit),
         rebuilt=rebuilt.feature_audit(data),
@@ -126,13 +126,17 @@ def _trainer_words(report: Report, train: TrainerConfig | None, peer: str) -> Tr
     )
 
 
-def _draw_bars(number: int, bars: Bars) -> Markup:
-    """Numbers on both sides of 0."""
-    rows = [
-        Row(label, f"{value:+.2f}" + (f", {beside}" if beside else ""), (Bar(min(0, value), max(0, value), "first"),))
-        for label, value, beside in bars.values
-    ]
-    return charts.bar_chart(f"bars-{number}", bars.title, rows, guides=(0,))
+def _draw_bars(drawn: Sequence[Bars]) -> dict[str, Markup]:
+    """Title → numbers on both sides of 0, all on one scale."""
+    reach = max((abs(value) for bars in drawn for _, value, _ in bars.values), default=0.0) or 1.0
+    charted = {}
+    for number, bars in enumerate(drawn):
+        rows = [
+            Row(label, f"{beside} {value:+.2f}".strip(), (Bar(min(0, value), max(0, value), "first"),))
+            for label, value, beside in bars.values
+        ]
+        charted[bars.title] = charts.bar_chart(f"bars-{number}", bars.title, rows, guides=(0,), reach=reach)
+    return charted
 
 
 @cache

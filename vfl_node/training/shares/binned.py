@@ -66,9 +66,9 @@ class Cuts(Frozen):
 
     def describe_bins(self) -> tuple[str, ...]:
         """All bins in words."""
-        ends = [f"{cut:.6g}" for cut in self.cuts]
-        between = [f"over {low} to {high}" for low, high in pairwise(ends)]
-        return (f"up to {ends[0]}", *between, f"over {ends[-1]}", "missing") if ends else ("any", "missing")
+        ends = [f"{cut:.4g}" for cut in self.cuts]
+        between = [f"{low} to {high}" for low, high in pairwise(ends)]
+        return (f"≤ {ends[0]}", *between, f"> {ends[-1]}", "missing") if ends else ("any", "missing")
 
 
 class Sorts(Frozen):

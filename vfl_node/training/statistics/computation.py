@@ -87,7 +87,7 @@ async def compute(
         sums.append(counted.part)
         await after(number, tuple(sums))
     machine.begin("open")
-    return await _open_counts(machine, plan, sums)
+    return await open_counts(machine, plan, sums)
 
 
 async def _mark_shared(machine: ShareMachine, plan: StatisticsPlan, own: StatisticsOwn | None) -> Shared:
@@ -104,7 +104,7 @@ async def _mark_shared(machine: ShareMachine, plan: StatisticsPlan, own: Statist
     return made[:, 0]
 
 
-async def _open_counts(machine: ShareMachine, plan: StatisticsPlan, sums: Sequence[Ring]) -> NDArray[np.float64]:
+async def open_counts(machine: ShareMachine, plan: StatisticsPlan, sums: Sequence[Ring]) -> NDArray[np.float64]:
     """Each party's own sums to it, with noise on both counts of each."""
     opened = []
     for owner in range(machine.parties):

@@ -9,8 +9,8 @@ Without noise all are the usual ones:
 - **KS**, the largest distance of both labels' shares below an end of a bin;
 - **χ²** of bins and labels, with one degree of freedom less than there are bins with records.
 
-Bins with fewer records of a label than ``least`` are *pooled*: they count as one. If that one has too few as well, it says
-nothing.
+Bins with fewer records of a label than ``least`` are *pooled*: an interval of numbers with the next ones, rare levels with each
+other. Missing values stay by themselves, and say nothing where they are few.
 
 Sources: Good 1950 (weight of evidence); Siddiqi 2006 (information value, stability); χ² with noise in its expected spread:
 Gaboardi, Lim, Rogers and Vadhan 2016, section 5.
@@ -31,12 +31,12 @@ _MARGIN = 3.0  # deviations of the noise that a bin must have at least
 
 @dataclass(frozen=True, eq=False)
 class Pooled:
-    """Numbers of records in the bins of a column, those with few records in one.
+    """Numbers of records in the bins of a column, those with few records together.
 
     Attributes:
         counts: float64[K, 2], of label 0 and 1.
         bins: int64[K], how many bins each is the sum of; so its noise has so many times the variance.
-        place: int64[B], where each bin is; −1: nowhere, as even all small ones together are too few.
+        place: int64[B], where each bin is; −1: nowhere.
     """
 
     counts: Floats
@@ -44,24 +44,32 @@ class Pooled:
     place: NDArray[np.int64]
 
 
-def pool(counts: Floats, least: float, deviation: float) -> Pooled:
+def pool(counts: Floats, least: float, deviation: float, *, ordered: bool) -> Pooled:
     """Take together what has few records.
 
     Args:
-        counts: float64[B, 2].
+        counts: float64[B, 2], of missing values the last.
         least: records of either label that a bin must have.
         deviation: σ of each number.
+        ordered: whether bins are intervals, which only those beside them may join.
     """
     needed = max(least, _MARGIN * deviation)
-    small = (counts < needed).any(axis=1)
-    kept, rest = counts[~small], counts[small].sum(axis=0, keepdims=True)
-    place = np.cumsum(~small) - 1
-    many = small.any() and bool((rest >= needed).all())
-    place[small] = len(kept) if many else -1
-    bins = np.ones(len(kept) + many, np.int64)
-    if many:
-        kept, bins[-1] = np.concatenate([kept, rest]), int(small.sum())
-    return Pooled(kept, bins, place)
+    present = np.arange(len(counts) - 1)
+    if not ordered:  # rare levels first, so that they join each other
+        present = present[np.argsort((counts[:-1] >= needed).all(axis=1), kind="stable")]
+    place, total, groups = np.full(len(counts), -1), np.zeros(2), 0
+    for bin_ in present:
+        total = total + counts[bin_]
+        place[bin_] = groups
+        if (total >= needed).all():
+            total, groups = np.zeros(2), groups + 1
+    place[place == groups] = groups - 1  # what is left joins the last one
+    if (counts[-1] >= needed).all():
+        place[-1], groups = groups, groups + 1
+    inside = place >= 0
+    pooled = np.zeros((groups, 2))
+    np.add.at(pooled, place[inside], counts[inside])
+    return Pooled(pooled, np.bincount(place[inside], minlength=groups), place)
 
 
 def find_evidence(pooled: Pooled) -> Floats:
@@ -101,7 +109,7 @@ def measure_distance(counts: Floats) -> float:
     return float(np.clip(np.abs(below[:, 1] - below[:, 0]).max(), 0, 1))
 
 
-def test_independence(pooled: Pooled, deviation: float) -> tuple[float, int]:
+def measure_independence(pooled: Pooled, deviation: float) -> tuple[float, int]:
     """χ² of bins and labels, and its degrees of freedom; the noise counts as spread that would be there by chance."""
     totals = pooled.counts.sum(axis=0)
     if len(pooled.counts) < 2 or (totals <= 0).any():

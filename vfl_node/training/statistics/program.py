@@ -13,7 +13,7 @@ from vfl_node.training.schedule import Schedule
 from vfl_node.training.shares.program import After, Program
 from vfl_node.training.statistics import costs
 from vfl_node.training.statistics.computation import Sums, compute
-from vfl_node.training.statistics.config import MOST_ROWS, Statistics
+from vfl_node.training.statistics.config import MOST_COLUMNS, MOST_ROWS, Statistics
 from vfl_node.training.statistics.disclosures import learns
 from vfl_node.training.statistics.plan import StatisticsPlan
 from vfl_node.training.statistics.section import StatisticsSection
@@ -44,7 +44,8 @@ class StatisticsProgram(Program[StatisticsPlan]):
     @override
     def fits(self, said: DealingTerms) -> bool:
         whole = said.batch_rows == said.rows == said.divisor
-        return whole and said.rows <= MOST_ROWS and said.epoch <= len(self.plan(said).blocks)
+        fits = whole and said.rows <= MOST_ROWS and max(said.widths) <= MOST_COLUMNS
+        return fits and said.epoch <= len(self.plan(said).blocks)
 
     def steps(self, plan: StatisticsPlan) -> int:
         """Blocks of columns."""

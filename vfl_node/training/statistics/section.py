@@ -95,7 +95,12 @@ class StatisticsSection(TrainerSection):
         )
 
     def _table(self, ranked: list[ColumnFigures]) -> FigureTable:
-        noise = "" if self.noise is None else f" Each number of records has noise of standard deviation {self.noise:.3g}."
+        noise = (
+            ""
+            if self.noise is None
+            else " Beside each weight of evidence stand the numbers of records with label 0 / 1; each has noise of standard "
+            f"deviation {self.noise:.3g}."
+        )
         return FigureTable(
             "What each column says of the label",
             ("Column", "Information value", "Strength", "KS", "χ²", "Held out", "Own table"),
@@ -132,4 +137,4 @@ def _bars(column: ColumnFigures) -> Bars:
 
 
 def _counts_text(counts: tuple[float, float] | None) -> str:
-    return "" if counts is None else f"{max(0, round(counts[0])):,} and {max(0, round(counts[1])):,} records"
+    return "" if counts is None else f"{max(0, round(counts[0])):,} / {max(0, round(counts[1])):,}"

@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import chi2
 
+from vfl_node.training.shares.binned import Cuts
 from vfl_node.training.statistics.columns import CountedColumns
-from vfl_node.training.statistics.figures import Pooled, diverge, find_evidence, measure_distance, pool, test_independence
+from vfl_node.training.statistics.figures import Pooled, diverge, find_evidence, measure_distance, measure_independence, pool
 from vfl_node.training.statistics.section import BinFigures, ColumnFigures
 from vfl_node.training.trainer import TrainingData
 
@@ -100,9 +101,9 @@ def tell_columns(columns: CountedColumns, data: TrainingData, opened: Floats, de
     fitted = np.stack([fit_totals(group, deviation) for group in opened])
     figures, shared, evidence = [], [], []
     for number, counts in enumerate(fitted[0]):
-        pooled = pool(counts, least, deviation)
+        pooled = pool(counts, least, deviation, ordered=isinstance(columns.columns[number], Cuts))
         iv, noise = diverge(pooled.counts[:, 1], pooled.counts[:, 0], deviation**2 * pooled.bins.astype(np.float64))
-        independence, freedom = test_independence(pooled, deviation)
+        independence, freedom = measure_independence(pooled, deviation)
         both = counts.sum(axis=1)
         held_out = _compare(pooled, fitted[1][number].sum(axis=1), both, deviation) if len(fitted) > 1 else np.nan
         figures.append(
