@@ -8,7 +8,8 @@ without a mask lie close together. The smallest of these p-values counts times t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
+from types import ModuleType
 from typing import Any
 from unittest import mock
 
@@ -80,8 +81,10 @@ class Recorded:
 
 
 @contextmanager
-def recorded(left_out: Callable[[Place], bool] = lambda place: False) -> Iterator[Recorded]:
-    """Record, and have zeros for some masks, at their party as at the dealer."""
+def recorded(
+    left_out: Callable[[Place], bool] = lambda place: False, telling_in: Sequence[ModuleType] = (measuring,)
+) -> Iterator[Recorded]:
+    """Record, and have zeros for some masks, at their party as at the dealer; what ``telling_in`` reveals is not judged."""
     found, last = Recorded(), list[Any]()
     draw, material, check, revealed = ShareMachine._draw, Party._material, OpeningLog.check, measuring.reveal
 
@@ -119,13 +122,15 @@ def recorded(left_out: Callable[[Place], bool] = lambda place: False) -> Iterato
         check(log, section, number, opened)
 
     with (
+        ExitStack() as patched,
         mock.patch.object(ShareMachine, "_draw", drawn),
         mock.patch.object(Party, "_material", dealt),
         mock.patch.object(PairWire, "open", opening(PairWire.open)),
         mock.patch.object(StarWire, "open", opening(StarWire.open)),
         mock.patch.object(OpeningLog, "check", checked),
-        mock.patch.object(measuring, "reveal", telling),
     ):
+        for module in telling_in:
+            patched.enter_context(mock.patch.object(module, "reveal", telling))
         yield found
 
 

@@ -12,7 +12,7 @@ from tests.training.hidden.test_openings import CHANCE, recorded
 from tests.training.shares_attempts import KilledError, kills, shares, with_values
 from tests.training.trees.test_restarts import Sections
 from vfl_node.errors import StateError
-from vfl_node.training.statistics import plan
+from vfl_node.training.statistics import computation, correlations, plan
 from vfl_node.training.statistics.inputs import digest_of
 
 pytestmark = pytest.mark.usefixtures("small_messages")
@@ -80,11 +80,9 @@ def test_another_table_in_a_later_attempt_is_refused_or_gets_other_masks(world: 
 
 
 def test_all_that_is_opened_and_dealt_is_uniform(world: Any, attempt: Any) -> None:
-    with recorded() as found:
-        attempt()(world(2, "psu", people=150))
-    for place in [place for place in found.seen if place[0] == "open"]:  # what is told, with noise
-        del found.seen[place]
-    assert {section for section, *_ in found.seen} == {"both", *(f"block {number}" for number in range(7))}
+    with recorded(telling_in=(computation, correlations)) as found:
+        attempt({"correlations": True})(world(2, "psu", people=150))
+    assert {section for section, *_ in found.seen} == {"both", "products", "open", *(f"block {number}" for number in range(7))}
     assert found.p_value > CHANCE
 
 

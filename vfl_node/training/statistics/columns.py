@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from vfl_node.configuration import versions
+from vfl_node.data import transforms
 from vfl_node.data.encoded import EncodedColumn
 from vfl_node.data.stored import StoredEncoder, notations_of, rows_read
-from vfl_node.data.tables import CategoricalColumn, Table
+from vfl_node.data.tables import CategoricalColumn, Table, values_of
 from vfl_node.settings.declared import Kind
 from vfl_node.training.shares.binned import BinnedColumns, Cuts, Sorts
 from vfl_node.training.shares.candidates import Candidates
@@ -67,6 +68,16 @@ class CountedColumns(StoredEncoder):
             found[:, place] = np.where(bins == column.count - 1, self.bins, bins)
         return found
 
+    def standardise(self, whole: Table, table: Table) -> NDArray[np.float64]:
+        """Numbers of a table in deviations of the ``whole`` one, float64[n, C]; 0 of categories and where one is missing."""
+        found = np.zeros((len(table), len(self.columns)))
+        for place, column in enumerate(self.columns):
+            if isinstance(column, Cuts):
+                mean, deviation = transforms.moments(_present(whole, column.name))
+                values = (values_of(table.columns[column.name]) - mean) / (deviation or 1.0)
+                found[:, place] = np.where(np.isnan(values), 0.0, values)
+        return found
+
     def cells(self, table: Table, rows: NDArray[np.int64]) -> Candidates:
         """A cell for each bin over the shared order; ``rows`` of the table, −1 where a row is not this party's."""
         bins = self.find_bins(table)[np.maximum(rows, 0)]
@@ -85,6 +96,11 @@ class CountedColumns(StoredEncoder):
     @property
     def _binned(self) -> BinnedColumns:
         return BinnedColumns(columns=self.columns)
+
+
+def _present(table: Table, name: str) -> NDArray[np.float64]:
+    values = np.asarray(values_of(table.columns[name]), np.float64)
+    return values[~np.isnan(values)]
 
 
 def _cut_levels(column: Sorts, table: Table, most: int) -> Sorts:

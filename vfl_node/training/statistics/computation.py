@@ -4,6 +4,7 @@
 
     both      a number of each row: 1 or 2³² by its label where a row is every party's, else 0; so a sum has both counts
     block k   cells of some columns under masks, and the sums of these numbers by bin
+    products  how all columns move together, if the job asks for it (correlations.py)
     open      each party's sums to it, with noise; without noise rounded results alone (exact.py)
 
 Each line is a section (:class:`vfl_node.crypto.shares.machine.ShareMachine`). What is opened depends on shapes alone.
@@ -26,6 +27,7 @@ from vfl_node.crypto.shares.operations import known_product, mask_apart, mask_kn
 from vfl_node.crypto.shares.ring import Ring
 from vfl_node.crypto.shares.values import Shared
 from vfl_node.training.shares.candidates import Candidates
+from vfl_node.training.statistics.correlations import multiply_rows
 from vfl_node.training.statistics.plan import StatisticsPlan
 
 LABEL_BITS = 32
@@ -45,15 +47,30 @@ class StatisticsOwn:
     Attributes:
         cells: of its bins over the shared order.
         marks: uint64[n]: 1 where a row is its own; at the active party 2^:data:`LABEL_BITS` where the label is 1.
+        numbers: uint64[n, d], its part of rows that are compared; zeros where a row is not its own.
     """
 
     cells: Candidates
     marks: Ring
+    numbers: Ring
+
+
+@dataclass(frozen=True, eq=False)
+class StatisticsOutcome:
+    """What was opened to a party.
+
+    Attributes:
+        counts: its own numbers with noise, float64[groups, columns, cells, 2], by label; empty at the dealer.
+        products: of :func:`~.correlations.multiply_rows`; None where the job does not ask for it.
+    """
+
+    counts: NDArray[np.float64]
+    products: NDArray[np.float64] | None
 
 
 async def compute(
     machine: ShareMachine, plan: StatisticsPlan, own: StatisticsOwn | None, start: Sums, first: int, after: After
-) -> NDArray[np.float64]:
+) -> StatisticsOutcome:
     """Count, and open.
 
     Args:
@@ -63,15 +80,12 @@ async def compute(
         start: this party's shares before block ``first``; of the dealer nothing counts.
         first: block to begin with.
         after: called after each block.
-
-    Returns:
-        This party's own numbers with noise, float64[groups, columns, cells, 2], by label; empty at the dealer.
     """
     machine.begin("both")
     whole = await _mark_shared(machine, plan, own)
     grouped = np.zeros((len(plan.groups), plan.rows), np.uint64)
     for group, rows in zip(grouped, plan.groups, strict=True):
-        group[rows] = whole.part[rows]
+        group[rows] = whole.part[rows, 0]
     (marks,) = await machine.run(mask_apart(Shared(grouped, 0), machine.parties))
     sums = list(start)
     for number, block in enumerate(plan.blocks):
@@ -86,22 +100,30 @@ async def compute(
         (counted,) = await machine.run(sum_cells(cells, marks))
         sums.append(counted.part)
         await after(number, tuple(sums))
+    products = None
+    if plan.correlations:
+        machine.begin("products")
+        trained, numbers = plan.groups[0], own.numbers if own else None
+        of_rows = None if numbers is None else numbers[trained]
+        products = await multiply_rows(machine, plan.widths, of_rows, whole[trained, 1], plan.deviation_of_products)
     machine.begin("open")
-    return await open_counts(machine, plan, sums)
+    return StatisticsOutcome(await open_counts(machine, plan, sums), products)
 
 
 async def _mark_shared(machine: ShareMachine, plan: StatisticsPlan, own: StatisticsOwn | None) -> Shared:
-    """The active party's marks where a row is every party's, and 0 elsewhere, [n]."""
-    made = Shared((own.marks if own and machine.place == 0 else np.zeros(plan.rows, np.uint64))[:, None], 0)
+    """The active party's marks where a row is every party's, and 0 elsewhere; for comparisons 1 there as well, [n, 1 or 2]."""
+    marks = own.marks if own else np.zeros(plan.rows, np.uint64)
+    each = np.stack([marks, (marks > 0).astype(np.uint64)][: 1 + plan.correlations], axis=1)
+    made = Shared(each if machine.place == 0 else np.zeros_like(each), 0)
     bits = await machine.run(
         *(
-            mask_known(owner, (plan.rows, 1), 0, own.marks[:, None] if own and machine.place == owner else None)
+            mask_known(owner, (plan.rows, 1), 0, marks[:, None] if own and machine.place == owner else None)
             for owner in range(1, machine.parties)
         )
     )
     for bit in bits:
         (made,) = await machine.run(known_product(bit, made, "numbers"))
-    return made[:, 0]
+    return made
 
 
 async def open_counts(machine: ShareMachine, plan: StatisticsPlan, sums: Sequence[Ring]) -> NDArray[np.float64]:

@@ -64,6 +64,11 @@ class Statistics(SharesConfig):
         description="records of either label in a bin, at least; bins with fewer are taken together. And own records that a "
         "column must set apart",
     )
+    correlations: bool = Field(
+        default=False,
+        description="whether columns of all parties are compared with each other, too (Pearson, VIF, what a partner adds); all "
+        "parties get these numbers, and both share what epsilon allows",
+    )
     metrics_by: Literal["none"] = "none"
     reveal: Literal["none"] = "none"
     target_range: None = None
@@ -83,6 +88,8 @@ class Statistics(SharesConfig):
     def check(self, job: TrainingJob) -> None:
         """As the base: numbers of records are opened to passive parties only where these may know how many are shared."""
         super().check(job)
+        if self.correlations and self.epsilon is None:
+            raise ValueError("statistics.correlations needs statistics.epsilon: without noise products of columns tell of rows")
         spec = ALIGNMENTS[job.align.protocol]
         hidden = "passive" in spec.intersection_hidden_from
         hidden |= len(job.parties.passive) > 1 and not spec.every_row_is_shared

@@ -36,7 +36,9 @@ _COUNTED_CELLS = 1 << 28
 
 def plan_of(section: Statistics, rows: int, columns: Sequence[int], groups: Sequence[Positions] = ()) -> StatisticsPlan:
     """The shapes of a job over so many rows and columns of each party."""
-    return StatisticsPlan(rows, tuple(columns), section.bins + 1, tuple(groups), section.epsilon, section.least_rows)
+    return StatisticsPlan(
+        rows, tuple(columns), section.bins + 1, tuple(groups), section.epsilon, section.least_rows, section.correlations
+    )
 
 
 def party_bytes(section: Statistics, rows: int, columns: Sequence[int]) -> int:
@@ -100,8 +102,9 @@ def _count(section: Statistics, columns: tuple[int, ...], rows: int, held_out: i
     from vfl_node.crypto.shares.machine import Counter
     from vfl_node.training.statistics.computation import Sums, compute
 
-    groups = [np.empty(0, np.int64)] * (1 + (held_out > 0))
     few = max(1, min(rows, _COUNTED_CELLS // (sum(columns) * (section.bins + 1))))
+    trained = np.arange(round(few * (rows - held_out) / max(1, rows)))
+    groups = [trained, trained[:0]][: 1 + (held_out > 0)]
     counter = Counter(len(columns))
 
     async def skip(number: int, sums: Sums) -> None:

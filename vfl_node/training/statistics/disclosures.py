@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from vfl_node.job import Job
 from vfl_node.ledger import Disclosure
 from vfl_node.training.statistics.config import Statistics
-from vfl_node.training.statistics.plan import noise_of
+from vfl_node.training.statistics.costs import plan_of
 
 
 def learns(job: Job, rows: int | None, widths: Sequence[int]) -> Mapping[str, tuple[Disclosure, ...]]:
@@ -21,7 +21,10 @@ def learns(job: Job, rows: int | None, widths: Sequence[int]) -> Mapping[str, tu
     parties, section = job.parties, Statistics.section_of(job)
     width = dict(zip(parties.data, widths, strict=False))
     noisy = section.epsilon is not None and width
-    noise = f", each with noise of standard deviation {noise_of(section.epsilon or 1, sum(widths)):.3g}" if noisy else ""
+    noise = f", each with noise of standard deviation {plan_of(section, rows or 1, widths).deviation:.3g}" if noisy else ""
+    products = ""
+    if section.correlations and width:
+        products = f", each with noise of standard deviation {plan_of(section, rows or 1, widths).deviation_of_products:.3g}"
     learnt: dict[str, tuple[Disclosure, ...]] = {}
     for name in parties.data:
         masked = "bins and marks of the others, each under a mask of its own: uniform numbers"
@@ -43,6 +46,10 @@ def learns(job: Job, rows: int | None, widths: Sequence[int]) -> Mapping[str, tu
             text = "of each column of the others its information value, KS, χ² and stability index, made of what its owner got"
             others = sum(count for other, count in width.items() if other != name) if width else None
             entries.append(Disclosure("statistics of others", others, text))
+        if section.correlations:
+            count = sum(widths) * (sum(widths) + 1) // 2 if width else None
+            text = "how columns of all parties and the label move together: sums of products over all shared records"
+            entries.append(Disclosure("correlations", count, text + (products if width else "")))
         learnt[name] = tuple(entries)
     shapes = (
         "how many rows the shared order has, how many columns each party has, how fast each party computes, and when one of "

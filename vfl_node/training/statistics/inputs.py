@@ -12,6 +12,7 @@ from vfl_node.session.session import Session
 from vfl_node.training.statistics.columns import CountedColumns
 from vfl_node.training.statistics.computation import LABEL_BITS, StatisticsOwn
 from vfl_node.training.statistics.config import Statistics
+from vfl_node.training.statistics.correlations import scale_rows
 from vfl_node.training.trainer import TrainingData
 
 
@@ -58,13 +59,18 @@ def prepare(session: Session, data: TrainingData) -> StatisticsInputs:
         marks[ones] = 1 << LABEL_BITS
     read = {each.name for each in columns.columns}
     dropped = tuple(name for name in whole.columns if name not in read)
-    return StatisticsInputs(columns, dropped, StatisticsOwn(columns.cells(data.table, rows), marks))
+    labels = (marks > 1).astype(np.int64) if session.role == "active" else None
+    numbers = np.zeros((len(rows), 0), np.uint64)
+    if section.correlations:
+        deviations = columns.standardise(whole, data.table)[np.maximum(rows, 0)]
+        numbers = scale_rows(deviations, label=labels) * mine[:, None].astype(np.uint64)
+    return StatisticsInputs(columns, dropped, StatisticsOwn(columns.cells(data.table, rows), marks, numbers))
 
 
 def digest_of(own: StatisticsOwn, salt: bytes) -> bytes:
     """SHA-256 of all that a party's values are made of; ``salt`` is secret, so that nobody can try tables."""
     hashed = hashlib.sha256(b"vfl-node statistics inputs 1" + salt)
-    for values in (own.cells.bins, own.marks):
+    for values in (own.cells.bins, own.marks, own.numbers):
         hashed.update(np.array(values.shape, "<u8").tobytes())
         hashed.update(np.ascontiguousarray(values).astype(values.dtype.newbyteorder("<"), copy=False).data)
     return hashed.digest()

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vfl_node.gdp import mu_of
+from vfl_node.training.statistics import correlations
 
 BLOCK_CELLS = 1 << 26
 """Cells that are masked and counted at a time: so memory is bounded, whatever the number of columns is."""
@@ -42,6 +43,7 @@ class StatisticsPlan:
         groups: shared positions of each group of rows: those trained on, and those held out, if there are any.
         epsilon: of all numbers that are opened; None: none is, but rounded results.
         least_rows: records of either label in a bin, at least.
+        correlations: whether columns are compared with each other, too.
     """
 
     rows: int
@@ -50,6 +52,7 @@ class StatisticsPlan:
     groups: tuple[Positions, ...]
     epsilon: float | None
     least_rows: int
+    correlations: bool = False
 
     @property
     def blocks(self) -> tuple[Block, ...]:
@@ -58,8 +61,24 @@ class StatisticsPlan:
 
     @property
     def deviation(self) -> float:
-        """Standard deviation of the noise of each number; 0 without."""
-        return noise_of(self.epsilon, sum(self.columns)) if self.epsilon else 0.0
+        """Standard deviation of the noise of each number of records; 0 without."""
+        return noise_of(self._mu, sum(self.columns)) if self.epsilon else 0.0
+
+    @property
+    def deviation_of_products(self) -> float:
+        """The same of each number that correlations are made of."""
+        return correlations.noise_of(self._mu, sum(self.columns))
+
+    @property
+    def _mu(self) -> float:
+        """Of each kind of numbers: squares add up."""
+        assert self.epsilon is not None
+        return mu_of(self.epsilon) / math.sqrt(1 + self.correlations)
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Numbers of each party in a row that is compared."""
+        return self.columns[0] + correlations.BESIDE, *self.columns[1:]
 
 
 def blocks_of(rows: int, columns: Sequence[int], cells: int) -> Iterator[Block]:
@@ -70,10 +89,10 @@ def blocks_of(rows: int, columns: Sequence[int], cells: int) -> Iterator[Block]:
             yield Block(owner, first, min(first + at_once, count))
 
 
-def noise_of(epsilon: float, columns: int) -> float:
+def noise_of(mu: float, columns: int) -> float:
     """The standard deviation of the noise of each number, over so many columns of all parties.
 
     A record is in one bin of each column. Neighbouring worlds differ in one record that is shared, or is so instead of another
     one, or in one label: so two numbers of each column differ by 1, at most, and all of them together by √(2·columns).
     """
-    return math.sqrt(2 * columns) / mu_of(epsilon)
+    return math.sqrt(2 * columns) / mu

@@ -22,6 +22,8 @@ def declare(job: Job) -> Iterator[Declaration]:
         else:
             text = "how many shared records of each label are in each bin of its own columns, each number with noise"
         yield Declaration(name, "statistics", text)
+        if section.correlations:
+            yield Declaration(name, "correlations", "how columns of all parties and the label move together, with noise")
         if name == parties.active:
             text = "four figures of each column of the others: information value, KS, χ² and stability index"
             yield Declaration(name, "statistics of others", text)

@@ -17,6 +17,10 @@ SHIFTS = ((0.25, "large"), (0.1, "some"), (0.0, "none"))
 """Likewise of a stability index."""
 
 
+MOST_PAIRS = 12
+"""Rows of a table on the page."""
+
+
 class BinFigures(Section):
     """One bin of a column of this party's own."""
 
@@ -27,12 +31,72 @@ class BinFigures(Section):
     )
 
 
-class ColumnFigures(Section):
-    """What a column says of the label on the shared records."""
+class ColumnName(Section):
+    """One column of one party."""
 
     party: str = Field(description="whose column it is")
     number: Count = Field(description="of the column among its party's, from 1")
     name: str | None = Field(default=None, description="of the column; null where it is another party's")
+
+    @property
+    def shown(self) -> str:
+        """For people."""
+        return self.name or f"column {self.number} of {self.party}"
+
+
+class ComparedFigures(Section):
+    """How the columns of all parties move together over the shared records trained on."""
+
+    columns: tuple[ColumnName, ...] = Field(description="in the order of all that follows")
+    correlations: tuple[tuple[float | None, ...], ...] = Field(
+        description="Pearson's, for each column a row; null where a column does not vary, as categories do not here"
+    )
+    noise: float = Field(description="standard deviation of each, about")
+    inflation: tuple[float | None, ...] = Field(description="variance inflation factor (VIF) of each column; noise bounds it")
+    areas: dict[str, float] = Field(
+        description="data party → the AUC that a linear score of its columns and of those of all parties before it would have, "
+        "about; the active party comes first"
+    )
+
+    def tables(self) -> tuple[FigureTable, ...]:
+        """For the page: pairs, variance inflation, and what each party adds."""
+        shown = [each.shown for each in self.columns]
+        pairs = [
+            (value, shown[one], shown[other])
+            for one, row in enumerate(self.correlations)
+            for other, value in enumerate(row)
+            if one < other and value is not None
+        ]
+        pairs.sort(key=lambda each: -abs(each[0]))
+        inflated = sorted(((each, name) for each, name in zip(self.inflation, shown, strict=True) if each), reverse=True)
+        between = f"Each correlation is right to about ± {2 * self.noise:.3f}."
+        names = list(self.areas)
+        adds = [(" and ".join(names[: place + 1]), f"{area:.3f}") for place, area in enumerate(self.areas.values())]
+        return (
+            FigureTable(
+                "What a partner adds",
+                ("Columns of", "AUC of a linear score, about"),
+                tuple(adds),
+                "Made of correlations alone. Trees or bins may find more; a training measures it.",
+            ),
+            FigureTable(
+                "Columns that move together",
+                ("Column", "Column", "Correlation"),
+                tuple((one, other, f"{value:+.3f}") for value, one, other in pairs[:MOST_PAIRS]),
+                f"The {min(MOST_PAIRS, len(pairs))} strongest pairs. {between}",
+            ),
+            FigureTable(
+                "Variance inflation",
+                ("Column", "VIF"),
+                tuple((name, f"{value:.2f}") for value, name in inflated[:MOST_PAIRS]),
+                "How much less sure a weight is because other columns say the same. Above 5 or 10 leave one of them out.",
+            ),
+        )
+
+
+class ColumnFigures(ColumnName):
+    """What a column says of the label on the shared records."""
+
     iv: float = Field(ge=0, description="information value")
     iv_noise: float | None = Field(default=None, ge=0, description="standard deviation that noise gives it; null without noise")
     ks: float = Field(ge=0, le=1, description="largest distance of both labels' shares below an end of a bin")
@@ -68,6 +132,7 @@ class StatisticsSection(TrainerSection):
     columns: tuple[ColumnFigures, ...] = Field(
         default=(), description="this party's own columns, and at the active party those of all others"
     )
+    compared: ComparedFigures | None = Field(default=None, description="null where the job does not ask for it")
 
     def words(self, training: ReportedTraining) -> TrainingWords:
         """A table of all columns, the strongest first, and the bins of its own strongest ones."""
@@ -78,7 +143,7 @@ class StatisticsSection(TrainerSection):
             leaks=LEAKS,
             figures=(Figure(len(self.columns), "columns looked at"),),
             remarks=(self.privacy.text,) if self.privacy else (),
-            tables=(self._table(ranked),),
+            tables=(self._table(ranked), *(self.compared.tables() if self.compared else ())),
             bars=tuple(_bars(each) for each in ranked if each.bins)[:12],
             panel=Panel(
                 "Statistics in shares",
@@ -106,7 +171,7 @@ class StatisticsSection(TrainerSection):
             ("Column", "Information value", "Strength", "KS", "χ²", "Held out", "Own table"),
             tuple(
                 (
-                    each.name or f"column {each.number} of {each.party}",
+                    each.shown,
                     f"{each.iv:.3f}" + (f" ± {2 * each.iv_noise:.3f}" if each.iv_noise else ""),
                     grade(each.iv, STRENGTHS),
                     f"{each.ks:.3f}",

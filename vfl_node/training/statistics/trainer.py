@@ -15,6 +15,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from typing_extensions import override
 
 from vfl_node.errors import ProtocolError, UsageError
@@ -32,11 +33,12 @@ from vfl_node.training.shares.dealing import Dealing
 from vfl_node.training.shares.privacy import privacy_of
 from vfl_node.training.statistics.computation import Sums, compute
 from vfl_node.training.statistics.config import MOST_COLUMNS, MOST_ROWS, Statistics
+from vfl_node.training.statistics.correlations import read_matrix
 from vfl_node.training.statistics.disclosures import learns
 from vfl_node.training.statistics.inputs import StatisticsInputs, digest_of, prepare
 from vfl_node.training.statistics.plan import StatisticsPlan
 from vfl_node.training.statistics.program import StatisticsProgram
-from vfl_node.training.statistics.section import ColumnFigures, StatisticsSection
+from vfl_node.training.statistics.section import ColumnFigures, ColumnName, ComparedFigures, StatisticsSection
 from vfl_node.training.statistics.told import Told, tell_columns
 from vfl_node.training.trainer import Coordination, Trained, Trainer, TrainingData
 from vfl_node.transport.generated.vfl.v1.shares_pb2 import ColumnStatistics, DealingTerms
@@ -111,10 +113,10 @@ async def _count(
     async with meet_dealer(session, said) as met:
         steps.begin(met, len(plan.blocks), traffic)
         opened = await compute(met.party, plan, inputs.own, start, len(start), finish_block)
-    told = tell_columns(inputs.columns, data, opened, plan.deviation, plan.least_rows)
+    told = tell_columns(inputs.columns, data, opened.counts, plan.deviation, plan.least_rows)
     columns = await _exchange(session, plan, told)
     failpoints.reach("evaluate")
-    return _result(session, data, plan, inputs, told, columns, met, schedule)
+    return _result(session, data, plan, inputs, told, columns, opened.products, met, schedule)
 
 
 async def _exchange(session: Session, plan: StatisticsPlan, told: Told) -> tuple[ColumnFigures, ...]:
@@ -148,6 +150,7 @@ def _result(
     inputs: StatisticsInputs,
     told: Told,
     columns: tuple[ColumnFigures, ...],
+    products: NDArray[np.float64] | None,
     met: Met,
     schedule: Schedule,
 ) -> Trained:
@@ -183,6 +186,7 @@ def _result(
             counted=dict(zip(job.parties.data, plan.columns, strict=True)),
             dropped=inputs.dropped,
             columns=columns,
+            compared=None if products is None else _compare(session, plan, told, products),
         ),
         warnings=doubts,
         weights={"evidence": torch.from_numpy(told.evidence.copy())},
@@ -190,6 +194,23 @@ def _result(
         columns=inputs.columns.encoded(data.table),
         held_out=testing,
         split=schedule.split_seed if len(testing) else b"",
+    )
+
+
+def _compare(session: Session, plan: StatisticsPlan, told: Told, products: NDArray[np.float64]) -> ComparedFigures:
+    """How all columns move together, for a report."""
+    read = read_matrix(products, plan.widths, plan.deviation_of_products)
+    parties = session.job.parties.data
+    return ComparedFigures(
+        columns=tuple(
+            ColumnName(party=party, number=number + 1, name=told.described[number][0] if party == session.name else None)
+            for party, count in zip(parties, plan.columns, strict=True)
+            for number in range(count)
+        ),
+        correlations=tuple(tuple(None if np.isnan(value) else float(value) for value in row) for row in read.values),
+        noise=read.noise,
+        inflation=tuple(None if np.isnan(value) else float(value) for value in read.inflation),
+        areas=dict(zip(parties, read.areas, strict=False)),
     )
 
 
