@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install --no-com
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-libraries test-all durations faults doctor-faults submit test-compose test-systemd test-browser test-ray deploy-check lint types contracts proto proto-check docs site hashes bench-align bench-paillier bench-florist bench-readers bench-unaligned bench-linkage bench-upsi bench-hidden bench-trees bench-split bench-serving clean drill-restore drill-rotate soak drill-upgrade capacity
+.PHONY: help demo test test-libraries test-all durations faults doctor-faults submit test-compose test-systemd test-browser test-ray deploy-check lint types contracts proto proto-check docs site hashes bench-align bench-paillier bench-florist bench-readers bench-unaligned bench-linkage bench-upsi bench-hidden bench-trees bench-statistics bench-split bench-serving clean drill-restore drill-rotate soak drill-upgrade capacity
 
 help: ## this list
 	@echo "make …    (PY=python3.12 chooses the Python that makes $(VENV); 3.10 or newer)"
@@ -175,6 +175,9 @@ bench-hidden: $(VENV)/dev.stamp ## measure training in shares beside Paillier an
 
 bench-trees: $(VENV)/dev.stamp ## measure trees in shares, and CPU and memory of each role, about 4 minutes
 	$(BIN)/python -m benchmarks.trees --out runs/bench/trees.json
+
+bench-statistics: $(VENV)/dev.stamp ## statistics of columns in shares: seconds, bytes, CPU and memory of each role
+	$(BIN)/python -m benchmarks.statistics_in_shares
 
 bench-split: export OMP_NUM_THREADS := 1
 

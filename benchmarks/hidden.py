@@ -98,7 +98,7 @@ def run(
 
 def job_of(train: Settings, coordinator: str = "dealer", protocol: str = "psi") -> dict[str, Any]:
     """The job, with a coordinator if its training needs one."""
-    coordinated = train["algorithm"] in ("hidden", "trees") or train.get("flow") == "coordinator"
+    coordinated = train["algorithm"] in ("hidden", "trees", "statistics") or train.get("flow") == "coordinator"
     return {
         "name": "bench",
         "parties": {"active": "active", "passive": "passive", **({"coordinator": coordinator} if coordinated else {})},

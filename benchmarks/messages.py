@@ -98,6 +98,7 @@ KINDS = {
     f"hidden, {SEVERAL}": HIDDEN,
     "trees": TREES,
     f"trees, {SEVERAL}": TREES,
+    "statistics": "statistics: {bins: 4}",
     "logistic, two-party": LOGISTIC + "}",
     "logistic, coordinator-open-scores": LOGISTIC + ", flow: coordinator-open-scores}",
     "logistic, coordinator": LOGISTIC + ", flow: coordinator, loss: taylor}",

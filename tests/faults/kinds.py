@@ -67,6 +67,7 @@ KINDS = {
     "hidden, several": f"parties: {FOUR}\n{HIDDEN}}}\n",
     "trees": f"parties: {THREE}\n{TREES}",
     "trees, several": f"parties: {FOUR}\n{TREES}",
+    "statistics": f"parties: {THREE}\nalign: {{protocol: psu}}\nstatistics: {{bins: 4, correlations: true}}\n",
 }
 """Kind → the job."""
 

@@ -116,7 +116,7 @@ async def _count(
     told = tell_columns(inputs.columns, data, opened.counts, plan.deviation, plan.least_rows)
     columns = await _exchange(session, plan, told)
     failpoints.reach("evaluate")
-    return _result(session, data, plan, inputs, told, columns, opened.products, met, schedule)
+    return _result(session, data, plan, inputs, told, columns, opened.products, met, steps, schedule)
 
 
 async def _exchange(session: Session, plan: StatisticsPlan, told: Told) -> tuple[ColumnFigures, ...]:
@@ -152,6 +152,7 @@ def _result(
     columns: tuple[ColumnFigures, ...],
     products: NDArray[np.float64] | None,
     met: Met,
+    steps: Steps,
     schedule: Schedule,
 ) -> Trained:
     """What this party has."""
@@ -163,7 +164,7 @@ def _result(
     for text in doubts:
         session.progress.emit(ResultDoubted(text))
     return Trained(
-        epochs=(),
+        epochs=tuple(steps.done),
         steps=len(plan.blocks),
         rows=(len(plan.groups[0]), len(testing)),
         device="cpu",
