@@ -128,7 +128,9 @@ def expand(normal: Normal, *series: Sequence[int]) -> Operation[list[Shared]]:
             both + one * e.difference * s.difference,
             twice + one * s.difference * s.difference,
         )
-        found = [sum((np.uint64(a % (1 << 64)) * part for a, part in zip(each, parts, strict=True)), one - one) for each in series]
+        found = [
+            sum((np.uint64(a % (1 << 64)) * part for a, part in zip(each, parts, strict=True)), one - one) for each in series
+        ]
         return [Shared(np.asarray(part), SERIES_FRACTION) for part in found]
 
     return Operation(result, dealt=dict.fromkeys(("es", "ss"), shape), correlated=correlate)
