@@ -1,7 +1,7 @@
 """Quotients by numbers of records in whole columns and in bins, in shares.
 
-D = n₁·N₀ − n₀·N₁ is exact, and D/(N₁·N₀) = n₁/N₁ − n₀/N₀. Everything is divided by twice N₁, N₀ and n₁ + n₀; where one of them is
-0, the quotient is 0.
+D = n₁·N₀ − n₀·N₁ is exact, and D/(N₁·N₀) = n₁/N₁ − n₀/N₀. Everything is divided by twice N₁, N₀ and n₁ + n₀. Where one of them
+is 0, so is the quotient, since the first guess is.
 
 Source: ours.
 """
