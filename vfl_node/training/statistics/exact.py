@@ -20,10 +20,10 @@ number               fractional bits  below       errors
 ===================  ===============  ==========  ===================================================================
 logarithm            18               17          1.1e-5
 n₁/N₁ − n₀/N₀        28               1           5e-5 of it, and 3e-8
-D/(n₁ + n₀)          8                2²²         3e-5 of it, and .01
+D/(n₁ + n₀)          8                2²²         3e-5 of it, and .014
 weight of evidence   18               17          5e-5
 information value    46               34          5e-5 of it, and 1e-4
-χ²                   36               2²³         1e-4 of it, .02, and 3e-8·D/(n₁ + n₀) of each bin (.13 at most)
+χ²                   36               2²³         1e-4 of it, .03, and 3e-8·D/(n₁ + n₀) of each bin (.13 at most)
 ===================  ===============  ==========  ===================================================================
 
 and half a step of the rounding each. Without any shared record, or without one of a label, all figures of both labels are 0.
@@ -41,30 +41,18 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from vfl_node.crypto.shares.logarithm import find_logarithm, normalise
 from vfl_node.crypto.shares.machine import ShareMachine
-from vfl_node.crypto.shares.operations import mask_value, product, reveal
-from vfl_node.crypto.shares.rounding import read_signed, round_off
+from vfl_node.crypto.shares.operations import mask_value, product
 from vfl_node.crypto.shares.rounds import run_beside
 from vfl_node.crypto.shares.steps import Lifted, lift, multiply_bits, negative
 from vfl_node.crypto.shares.values import Opened, Shared
 from vfl_node.training.statistics.exact_plan import GUESS, ExactPlan
 from vfl_node.training.statistics.quotients import divide
+from vfl_node.training.statistics.telling import Floats, Unit, tell
 
-Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class _Unit:
-    """How a figure is rounded: to 1/steps; a number of steps has so many bits, with its sign."""
-
-    steps: int
-    bits: int
-
-
-_EVIDENCE, _DIVERGENCE, _DISTANCE, _CHI_SQUARE = _Unit(100, 13), _Unit(1000, 18), _Unit(1000, 12), _Unit(10, 28)
+_EVIDENCE, _DIVERGENCE, _DISTANCE, _CHI_SQUARE = Unit(100, 13), Unit(1000, 18), Unit(1000, 12), Unit(10, 28)
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,34 +113,22 @@ async def _summarise_some(machine: ShareMachine, counts: Shared, plan: ExactPlan
     logarithms = of_bins - quotients.logarithms[..., plan.column]
     ratios = logarithms[0] - logarithms[1]
 
-    owners, places = np.array(plan.owners), np.arange(machine.parties)[:, None]
-    own, told = owners[plan.column] == places, (owners == places) | (places == 0)
+    told = plan.find_receivers(machine.parties)
+    own = plan.owned(machine.parties)[:, plan.column]
 
     async def tell_divergence(machine: ShareMachine) -> Floats:
         (opened,) = await machine.run(mask_value(ratios))
         (terms,) = await machine.run(product(quotients.shares, opened, "numbers"))
-        return await _tell(machine, plan.add_up(terms), _DIVERGENCE, told)
+        return await tell(machine, plan.add_up(terms), _DIVERGENCE, told)
 
     evidence, divergence, distance, chi_square = await run_beside(
         machine,
-        partial(_tell, value=ratios[0], unit=_EVIDENCE, receivers=own),
+        partial(tell, value=ratios[0], unit=_EVIDENCE, receivers=own),
         tell_divergence,
-        partial(_tell, value=quotients.distance, unit=_DISTANCE, receivers=told),
-        partial(_tell, value=quotients.chi_square, unit=_CHI_SQUARE, receivers=told),
+        partial(tell, value=quotients.distance, unit=_DISTANCE, receivers=told),
+        partial(tell, value=quotients.chi_square, unit=_CHI_SQUARE, receivers=told),
     )
     return evidence, divergence, distance, chi_square
-
-
-async def _tell(machine: ShareMachine, value: Shared, unit: _Unit, receivers: NDArray[np.bool_]) -> Floats:
-    """Round figures [..., K], and open each to some parties: bool[parties, K]."""
-    rounded = await round_off(machine, value.times(unit.steps), unit.bits)
-    found = np.full(value.shape, np.nan)
-    some = [place for place in range(machine.parties) if receivers[place].any()]
-    opened = await machine.run(*(reveal(rounded[..., receivers[place]], place, unit.bits) for place in some))
-    for place, numbers in zip(some, opened, strict=True):
-        if place == machine.place:
-            found[..., receivers[place]] = read_signed(numbers, unit.bits) / unit.steps
-    return found
 
 
 async def _find_logarithms(machine: ShareMachine, counts: Shared, plan: ExactPlan) -> Shared:

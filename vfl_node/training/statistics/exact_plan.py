@@ -65,6 +65,14 @@ class ExactPlan:
             yield slice(start, int(ends[last - 1])), slice(first, last), plan
             first = last
 
+    def owned(self, parties: int) -> NDArray[np.bool_]:
+        """Which columns are each party's own, bool[parties, C]."""
+        return np.array(self.owners) == np.arange(parties)[:, None]
+
+    def find_receivers(self, parties: int) -> NDArray[np.bool_]:
+        """To which parties figures of each column are opened, bool[parties, C]: its owner and the active one."""
+        return self.owned(parties) | (np.arange(parties)[:, None] == 0)
+
     def find_places(self) -> list[NDArray[np.intp]]:
         """The bins of each column."""
         return np.split(np.arange(len(self.column)), self._starts[1:])

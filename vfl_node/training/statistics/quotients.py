@@ -8,6 +8,7 @@ Source: ours.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -45,66 +46,75 @@ class Quotients:
 
 async def divide(machine: ShareMachine, counts: Shared, plan: ExactPlan) -> Quotients:
     """Quotients of numbers [2, pairs, bins]. 15 rounds, and three more for each stage of maxima above three."""
-    totals = plan.add_up(counts)
-    sums = counts[0, 0] + counts[1, 0]
+    totals, sums = plan.add_up(counts), counts[0, 0] + counts[1, 0]
     (crosses, farthest), of_totals, of_sums = await run_beside(
         machine,
         partial(_find_farthest, counts=counts, totals=totals, plan=plan),
-        partial(_invert, value=totals.times(2)),
-        partial(_invert, value=sums.times(2)),
+        partial(invert, value=totals.times(2)),
+        partial(invert, value=sums.times(2)),
     )
     pairs, bins = crosses.shape
-    at = (
+    at = (  # pair and column of each of these and of the farthest
         np.append(np.repeat(np.arange(pairs), bins), np.zeros(len(plan.bins), np.intp)),
         np.append(np.tile(plan.column, pairs), np.arange(len(plan.bins))),
     )
-    (opened,) = await machine.run(mask_value(Shared(np.append(crosses.part, farthest.part), 0)))
-    share, large = await machine.run(
-        multiply_three(opened, *(of_totals.sigma[side][at] for side in (0, 1))),
-        product(opened[:bins], of_sums.sigma, "numbers"),
+    every = Shared(np.append(crosses.part, farthest.part), 0)
+    both = [(of_totals.normal.sigma[side][at], of_totals.factor[side][at]) for side in (0, 1)]
+    logarithms, apart, large = await run_beside(
+        machine,
+        partial(find_logarithm, normal=of_totals.normal),
+        partial(_divide_by_halves, value=every, divisors=both, fraction=_SHARE_FRACTION),
+        partial(
+            _divide_by_halves,
+            value=crosses[0],
+            divisors=[(of_sums.normal.sigma, of_sums.factor)],
+            fraction=_LARGE_FRACTION,
+        ),
     )
-    share, large = await machine.run(
-        truncate(share, share.fraction - _SHARE_FRACTION), truncate(large, large.fraction - _LARGE_FRACTION - 1)
-    )
-    opened, opened_large = await machine.run(mask_value(share), mask_value(large))
-    share, large = await machine.run(
-        multiply_three(opened, *(of_totals.factor[side][at] for side in (0, 1))),
-        product(opened_large, of_sums.factor, "numbers"),
-    )
-    share, large = await machine.run(
-        truncate(share, share.fraction - _SHARE_FRACTION - 2), truncate(large, large.fraction - _LARGE_FRACTION - 1)
-    )
-    every = Shared(share.part, _SHARE_FRACTION)  # four times what it was, and twice: numbers were divided by twice others
-    shares, opened_large = await machine.run(
-        mask_value(Shared(every.part[: pairs * bins].reshape(pairs, bins), _SHARE_FRACTION)),
-        mask_value(Shared(large.part, _LARGE_FRACTION)),
-    )
-    (terms,) = await machine.run(product(shares[0], opened_large, "numbers"))
-    return Quotients(of_totals.logarithms, shares, every[pairs * bins :], plan.add_up(terms))
+    of_bins = Shared(apart.part[: pairs * bins].reshape(pairs, bins), apart.fraction)
+    shares, opened = await machine.run(mask_value(of_bins), mask_value(large))
+    (terms,) = await machine.run(product(shares[0], opened, "numbers"))
+    return Quotients(logarithms, shares, apart[pairs * bins :], plan.add_up(terms))
+
+
+async def _divide_by_halves(
+    machine: ShareMachine, value: Shared, divisors: Sequence[tuple[Opened, Opened]], fraction: int
+) -> Shared:
+    """Numbers divided by half of one other or of two, of which σ and what it is multiplied by are open. Four rounds."""
+    rough = await _multiply(machine, value, [sigma for sigma, _ in divisors], fraction)
+    near = await _multiply(machine, rough, [factor for _, factor in divisors], fraction + len(divisors))
+    return Shared(near.part, fraction)
+
+
+async def _multiply(machine: ShareMachine, value: Shared, factors: Sequence[Opened], fraction: int) -> Shared:
+    """The product with one other number or two, cut to so many fractional bits. Two rounds."""
+    (opened,) = await machine.run(mask_value(value))
+    operation = multiply_three(opened, *factors) if len(factors) == 2 else product(opened, factors[0], "numbers")
+    (found,) = await machine.run(operation)
+    (found,) = await machine.run(truncate(found, found.fraction - fraction))
+    return found
 
 
 @dataclass(frozen=True, eq=False)
-class _Inverse:
-    """Numbers v: 1/v is ``sigma`` times ``factor``, both open under masks; and ln v."""
+class Inverse:
+    """1/v of numbers v.
 
-    sigma: Opened
+    Attributes:
+        normal: v, brought near 1.
+        factor: what its σ is multiplied by, open under masks.
+    """
+
+    normal: Normal
     factor: Opened
-    logarithms: Shared
 
 
-async def _invert(machine: ShareMachine, value: Shared) -> _Inverse:
-    """Ten rounds."""
+async def invert(machine: ShareMachine, value: Shared) -> Inverse:
+    """1/v of numbers of records or twice these. Ten rounds."""
     normal = await normalise(machine, GUESS, value)
-    logarithms, (factor,) = await run_beside(
-        machine, partial(find_logarithm, normal=normal), partial(_find_factor, normal=normal)
-    )
-    return _Inverse(normal.sigma, factor, logarithms)
-
-
-async def _find_factor(machine: ShareMachine, normal: Normal) -> list[Opened]:
     ((factor,),) = await machine.run(expand(normal, INVERSE))
     (factor,) = await machine.run(truncate(factor, SERIES_FRACTION - _FACTOR_FRACTION))
-    return await machine.run(mask_value(factor))
+    (opened,) = await machine.run(mask_value(factor))
+    return Inverse(normal, opened)
 
 
 async def _find_farthest(machine: ShareMachine, counts: Shared, totals: Shared, plan: ExactPlan) -> tuple[Shared, Shared]:
