@@ -14,7 +14,7 @@ from tests.crypto.shares.together import Run, check_cost, spread
 from vfl_node.crypto.shares.machine import Cost, ShareMachine
 from vfl_node.crypto.shares.operations import reveal
 from vfl_node.training.statistics import exact_plan, telling
-from vfl_node.training.statistics.exact import Figures, summarise
+from vfl_node.training.statistics.exact import ExactFigures, summarise
 from vfl_node.training.statistics.exact_plan import MOST_ROWS, ExactPlan
 
 RNG = np.random.default_rng(0)
@@ -24,7 +24,7 @@ several = pytest.mark.parametrize("parties", [2, 3])
 
 
 def runs(counts: np.ndarray, plan: ExactPlan, parties: int = 2, seed: int = 0) -> tuple[Run, Cost]:
-    async def program(machine: ShareMachine) -> Figures:
+    async def program(machine: ShareMachine) -> ExactFigures:
         return await summarise(machine, spread(machine, counts), plan)
 
     run = Run(program, parties, seed)

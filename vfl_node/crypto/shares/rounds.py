@@ -39,7 +39,7 @@ async def run_beside(machine: ShareMachine, *computations: Computation) -> list[
 
     running = []
     for number, computation in enumerate(computations):
-        running.append(computation(_Seat(machine)))
+        running.append(computation(_Aside(machine)))
         await go_on(number, running[number], None)
     while asked:
         waiting, of_all = sorted(asked), [operation for number in sorted(asked) for operation in asked[number]]
@@ -51,7 +51,7 @@ async def run_beside(machine: ShareMachine, *computations: Computation) -> list[
     return results
 
 
-class _Seat(ShareMachine):
+class _Aside(ShareMachine):
     """Hands the operations of one computation to whoever runs all of them."""
 
     def __init__(self, machine: ShareMachine) -> None:

@@ -56,7 +56,7 @@ _EVIDENCE, _DIVERGENCE, _DISTANCE, _CHI_SQUARE = Unit(100, 13), Unit(1000, 18), 
 
 
 @dataclass(frozen=True, eq=False)
-class Figures:
+class ExactFigures:
     """What was opened to this party; not a number elsewhere.
 
     Attributes:
@@ -74,7 +74,7 @@ class Figures:
     stability: Floats
 
 
-async def summarise(machine: ShareMachine, counts: Shared, plan: ExactPlan) -> Figures:
+async def summarise(machine: ShareMachine, counts: Shared, plan: ExactPlan) -> ExactFigures:
     """Figures of all columns.
 
     Args:
@@ -87,7 +87,7 @@ async def summarise(machine: ShareMachine, counts: Shared, plan: ExactPlan) -> F
         Figures; without records held out no stability indices.
     """
     groups = counts.shape[1] // 2
-    found = Figures(np.full(len(plan.column), np.nan), *(np.full(len(plan.bins), np.nan) for _ in range(4)))
+    found = ExactFigures(np.full(len(plan.column), np.nan), *(np.full(len(plan.bins), np.nan) for _ in range(4)))
     for rows, which, some in plan.split(2 * groups + 1):
         evidence, divergence, distance, chi_square = await _summarise_some(machine, _pair(counts[rows]), some)
         found.evidence[rows], found.distance[which], found.chi_square[which] = evidence, distance, chi_square
@@ -139,7 +139,7 @@ async def _find_logarithms(machine: ShareMachine, counts: Shared, plan: ExactPla
 
 
 async def _pool_small(machine: ShareMachine, counts: Shared, plan: ExactPlan) -> Shared:
-    """Of numbers of both labels [2, bins] 2·n + 1, of small bins that of their pool, or 2·N if it is small, too. 7 rounds."""
+    """2·n + 1 of both labels' numbers [2, bins]; a small bin has its pool's, or 2·N if that is small, too. 7 rounds."""
     many, opened = await _find_many(machine, counts, counts, plan)
     (kept,) = await machine.run(multiply_bits(opened, many))
     pool, whole = plan.add_up(counts - kept), plan.add_up(counts).times(2)

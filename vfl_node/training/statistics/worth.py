@@ -57,7 +57,7 @@ async def find_worth(machine: ShareMachine, counts: Shared, plan: ExactPlan) -> 
 
 
 async def _find_some(machine: ShareMachine, counts: Shared, plan: ExactPlan) -> Floats:
-    """Of some columns, of counts [T, bins]."""
+    """The same, of some columns' counts [T, bins]."""
     labels, bins = counts.shape
     both = np.concatenate([counts.part, counts.part[::2] + counts.part[1::2]])  # by label, then of both
     of_bins = Shared(both, 0)
