@@ -10,7 +10,7 @@ of degree 4, whose coefficients are pinned integers.
 ========================  ======================================  =======================================================
 function                  rounds                                  from the dealer, for each number and T thresholds
 ========================  ======================================  =======================================================
-:func:`normalise`         8                                       232 bytes, 8·T bytes and 83·(T + 1) bits
+:func:`normalise`         8                                       248 bytes, 8·T bytes and 83·(T + 1) bits
 :func:`expand`            none                                    16 bytes, for any number of series
 :func:`find_logarithm`    1 after :func:`normalise`               32 bytes
 :func:`find_inverse_root` 3 after :func:`normalise`               56 bytes

@@ -27,7 +27,7 @@ from vfl_node.crypto.shares.values import Opened, Shared
 async def round_off(machine: ShareMachine, value: Shared, kept: int) -> Shared:
     """The integers nearest to numbers, halves up, modulo 2^``kept``: of the result only so many low bits count. Three rounds.
 
-    From the dealer: 232 bytes for each number.
+    From the dealer: 208 bytes and 83 bits for each number.
 
     Args:
         machine: of whoever runs it.

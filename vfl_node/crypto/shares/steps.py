@@ -13,6 +13,7 @@ function                rounds                        from the dealer, for each 
 :func:`larger`          3                             the same, and 16 bytes
 :func:`widen`           3                             the table, 16 bytes, and 83 bits
 :func:`largest`         3                             of four numbers: six times that of :func:`negative`, and 264 bytes
+:func:`multiply_bits`   none                          8 bytes for a bit, 32 for two, 88 for three
 ======================  ============================  ==============================================================
 
 Every opened number is uniform, whatever is compared.

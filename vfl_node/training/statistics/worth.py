@@ -39,7 +39,7 @@ _SCALE = round(2**_SCALE_FRACTION / math.log(2))  # bits, not nats
 async def find_worth(machine: ShareMachine, counts: Shared, plan: ExactPlan) -> Floats:
     """The conditional mutual information of each column and the label, in bits, float64[columns], to .001.
 
-    Cost: 17 rounds; from the dealer about 1.1 kB for each number of records, those of both labels in a group and bin included.
+    Cost: 17 rounds; from the dealer about 1.2 kB for each number of records, those of both labels in a group and bin included.
 
     Args:
         machine: of whoever runs it.
