@@ -17,6 +17,9 @@ file             what
 ``cells``        a matrix of bits that one party knows: sums over its rows, and columns that are chosen in secret
 ``steps``        comparisons by look-ups, in few rounds
 ``functions``    quotients, two numbers in one, and vectors with a single 1
+``logarithm``    logarithms and powers
+``rounding``     numbers that are rounded before they are opened
+``rounds``       several computations in the same rounds
 ``nearest``      the K nearest of two parties' filters
 ``sizes``        how large all this is, for those who only count
 ``machine``      a computation as its parties run it: each of them, the dealer, or somebody who counts what it costs

@@ -68,16 +68,23 @@ class Guess:
         """What is looked up of numbers under a mask, flattened: uint64[N, 1 + thresholds] for :func:`~.steps.find_at_most`."""
         return (self._reached(opened) - np.array([0, *self._lifted], np.uint64)) & LOW
 
-    def guess(self, opened: Opened, lifted: Lifted, place: int) -> tuple[Shared, Shared]:
-        """σ of numbers under a mask, of what was looked up; and the bits u_0, as numbers."""
+    def reach(self, opened: Opened, lifted: Lifted, place: int) -> Shared:
+        """The bits u_t of numbers under a mask, [..., thresholds], of what was looked up."""
         below = lifted.share(place).part
         reached = below[:, 1:] - below[:, :1]
         if place == 0:
             reached = reached + _ONE - (self._reached(opened) < np.array(self._lifted, np.uint64)).astype(np.uint64)
+        return Shared(reached.reshape(*opened.difference.shape, -1), 0)
+
+    def add_up(self, reached: Shared) -> Shared:
+        """σ of the bits u_t."""
         changes = np.array([change % (1 << 64) for change in self.changes], np.uint64)
-        shape = opened.difference.shape
-        guess = (reached * changes).sum(axis=1, dtype=np.uint64).reshape(shape)
-        return Shared(guess, GUESS_FRACTION), Shared(reached[:, 0].reshape(shape), 0)
+        return Shared((reached.part * changes).sum(axis=-1, dtype=np.uint64), GUESS_FRACTION)
+
+    def guess(self, opened: Opened, lifted: Lifted, place: int) -> tuple[Shared, Shared]:
+        """σ of numbers under a mask, of what was looked up; and the bits u_0, as numbers."""
+        reached = self.reach(opened, lifted, place)
+        return self.add_up(reached), reached[..., 0]
 
     @property
     def _lifted(self) -> list[int]:

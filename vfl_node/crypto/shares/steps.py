@@ -13,6 +13,7 @@ function                rounds                        from the dealer, for each 
 :func:`larger`          3                             the same, and 16 bytes
 :func:`widen`           3                             the table, 16 bytes, and 83 bits
 :func:`largest`         3                             of four numbers: six times that of :func:`negative`, and 264 bytes
+:func:`multiply_bits`   none                          8 bytes for a bit, 32 for two, 88 for three
 ======================  ============================  ==============================================================
 
 Every opened number is uniform, whatever is compared.
@@ -258,8 +259,7 @@ def _low_blinding(opened: Opened, bits: int) -> Operation[Ring]:
 async def larger(machine: ShareMachine, left: Shared, right: Shared) -> Shared:
     """The larger of two numbers whose difference is below 2^:data:`RANGE_BITS`. Three rounds."""
     sign, opened = await negative(machine, left - right)
-    lifted = await lift(machine, sign)
-    (change,) = await machine.run(_times_lifted(opened, [lifted.flags], [lifted.mask], [lifted.sign]))
+    (change,) = await machine.run(multiply_bits(opened, [await lift(machine, sign)]))
     return left - change
 
 
@@ -275,27 +275,29 @@ async def largest(machine: ShareMachine, value: Shared) -> Shared:
     lifted = await lift(machine, sign)
     total = value[..., 0]
     for number, wins in _WINS.items():
-        flags = [lifted.flags[..., pair] ^ np.uint8(turned) for pair, turned in wins]
-        signs = [_ONE - _TWO * each.astype(np.uint64) for each in flags]
-        masks = [lifted.mask[..., pair] for pair, _ in wins]
-        (change,) = await machine.run(_times_lifted(opened[..., number - 1], flags, masks, signs))
+        bits = [Lifted(lifted.flags[..., pair] ^ np.uint8(turned), lifted.mask[..., pair]) for pair, turned in wins]
+        (change,) = await machine.run(multiply_bits(opened[..., number - 1], bits))
         total = total - change
     return total
 
 
-def _times_lifted(opened: Opened, flags: Sequence[Flags], masks: Sequence[Ring], signs: Sequence[Ring]) -> Operation[Shared]:
-    """x times one bit or three, in shares: x is open under a mask, the bits are e + s·ρ with ρ in shares as numbers.
+def multiply_bits(opened: Opened, bits: Sequence[Lifted]) -> Operation[Shared]:
+    """x times some bits, in shares: x is open under a mask, the bits are e + s·ρ with ρ in shares as numbers.
 
-    From the dealer: ρ·m for each product of some ρ and the mask m of x, and of three also the products themselves.
+    From the dealer: ρ·m for each product of some ρ and the mask m of x, and of several also the products themselves.
+
+    Args:
+        opened: x.
+        bits: each of the shape of x.
     """
-    count = len(flags)
+    count = len(bits)
     parts = [part for size in range(1, count + 1) for part in combinations(range(count), size)]
     shape, several = opened.mask.shape, [part for part in parts if len(part) > 1]
 
     def correlate(values: Material) -> Material:
         made: dict[str, Ring] = {}
         for part in parts:
-            ones = np.multiply.reduce([masks[at] for at in part])
+            ones = np.multiply.reduce([bits[at].mask for at in part])
             made[f"{part} mask"] = ones * opened.mask
             if len(part) > 1:
                 made[f"{part}"] = ones
@@ -304,11 +306,11 @@ def _times_lifted(opened: Opened, flags: Sequence[Flags], masks: Sequence[Ring],
     def result(place: int, shown: Sequence[Ring], material: Material) -> Shared:
         if place == DEALER:
             return Shared(np.zeros(shape, np.uint64), opened.fraction)
-        known = np.multiply.reduce([each.astype(np.uint64) for each in flags])
-        total = known * opened.share(place).part
+        flags = [each.flags.astype(np.uint64) for each in bits]
+        total = np.multiply.reduce(flags) * opened.share(place).part
         for part in parts:
-            rest = [flags[at].astype(np.uint64) if at not in part else signs[at] for at in range(count)]
-            ones = masks[part[0]] if len(part) == 1 else material[f"{part}"]
+            rest = [flags[at] if at not in part else bits[at].sign for at in range(count)]
+            ones = bits[part[0]].mask if len(part) == 1 else material[f"{part}"]
             total = total + np.multiply.reduce(rest) * (opened.difference * ones + material[f"{part} mask"])
         return Shared(total, opened.fraction)
 
