@@ -3,9 +3,9 @@
     make bench-statistics                                          about 3 minutes; runs/bench/statistics.json
     python -m benchmarks.statistics_in_shares --only usual         one part
 
-Two data parties and the dealer are processes of `vfl-node run`, joined by mutual TLS over loopback, with one thread each. Tables
-are made of normal numbers, both parties have every record, and alignment is by psi. Seconds are those of all blocks of columns,
-and of the whole command; CPU is that of each process, alignment and reading included.
+Two data parties and the dealer are processes of `vfl-node run`, joined by mutual TLS over loopback, with one thread each.
+Tables are made of normal numbers, both parties have every record, and alignment is by psi. Seconds are those of all blocks of
+columns, and of the whole command; CPU is that of each process, alignment and reading included.
 
 =======  ===============================================================
 part     what

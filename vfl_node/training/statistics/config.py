@@ -69,6 +69,11 @@ class Statistics(SharesConfig):
         description="whether columns of all parties are compared with each other, too (Pearson, VIF, what a partner adds); all "
         "parties get these numbers, and both share what epsilon allows",
     )
+    worth: bool = Field(
+        default=False,
+        description="with epsilon: null, also tell how many bits each passive party's column says of the label beyond what the "
+        "active party's own columns say",
+    )
     metrics_by: Literal["none"] = "none"
     reveal: Literal["none"] = "none"
     target_range: None = None
@@ -90,6 +95,8 @@ class Statistics(SharesConfig):
         super().check(job)
         if self.correlations and self.epsilon is None:
             raise ValueError("statistics.correlations needs statistics.epsilon: without noise products of columns tell of rows")
+        if self.worth and self.epsilon is not None:
+            raise ValueError("statistics.worth needs statistics.epsilon: null: with noise say statistics.correlations")
         spec = ALIGNMENTS[job.align.protocol]
         hidden = "passive" in spec.intersection_hidden_from
         hidden |= len(job.parties.passive) > 1 and not spec.every_row_is_shared

@@ -37,7 +37,14 @@ _COUNTED_CELLS = 1 << 28
 def plan_of(section: Statistics, rows: int, columns: Sequence[int], groups: Sequence[Positions] = ()) -> StatisticsPlan:
     """The shapes of a job over so many rows and columns of each party."""
     return StatisticsPlan(
-        rows, tuple(columns), section.bins + 1, tuple(groups), section.epsilon, section.least_rows, section.correlations
+        rows,
+        tuple(columns),
+        section.bins + 1,
+        tuple(groups),
+        section.epsilon,
+        section.least_rows,
+        section.correlations,
+        section.worth,
     )
 
 

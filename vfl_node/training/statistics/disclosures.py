@@ -43,7 +43,9 @@ def learns(job: Job, rows: int | None, widths: Sequence[int]) -> Mapping[str, tu
             text = f"how many shared records of each label are in each bin of its own columns{noise}"
         entries.append(Disclosure("statistics", width.get(name), text))
         if name == parties.active:
-            text = "of each column of the others its information value, KS, χ² and stability index, made of what its owner got"
+            text = "of each column of the others its information value, KS, χ² and stability index"
+            text += ", rounded" if section.epsilon is None else ", made of what its owner got"
+            text += ", and the bits that it says beyond its own columns" if section.worth else ""
             others = sum(count for other, count in width.items() if other != name) if width else None
             entries.append(Disclosure("statistics of others", others, text))
         if section.correlations:

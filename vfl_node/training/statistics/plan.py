@@ -11,9 +11,13 @@ from numpy.typing import NDArray
 
 from vfl_node.gdp import mu_of
 from vfl_node.training.statistics import correlations
+from vfl_node.training.statistics.exact_plan import ExactPlan
 
 BLOCK_CELLS = 1 << 26
 """Cells that are masked and counted at a time: so memory is bounded, whatever the number of columns is."""
+
+SCORE_GROUPS = 10
+"""Groups of about as many records of the active party, by its own score."""
 
 Positions = NDArray[np.int64]
 
@@ -44,6 +48,7 @@ class StatisticsPlan:
         epsilon: of all numbers that are opened; None: none is, but rounded results.
         least_rows: records of either label in a bin, at least.
         correlations: whether columns are compared with each other, too.
+        worth: whether passive parties' columns are counted by groups of the active party's own score, too.
     """
 
     rows: int
@@ -53,6 +58,7 @@ class StatisticsPlan:
     epsilon: float | None
     least_rows: int
     correlations: bool = False
+    worth: bool = False
 
     @property
     def blocks(self) -> tuple[Block, ...]:
@@ -74,6 +80,23 @@ class StatisticsPlan:
         """Of each kind of numbers: squares add up."""
         assert self.epsilon is not None
         return mu_of(self.epsilon) / math.sqrt(1 + self.correlations)
+
+    @property
+    def score_groups(self) -> int:
+        """In how many groups the active party's rows are counted."""
+        return SCORE_GROUPS if self.worth else 1
+
+    @property
+    def exact(self) -> ExactPlan:
+        """All columns, as :func:`~.exact.summarise` takes them."""
+        owners = np.repeat(np.arange(len(self.columns)), self.columns)
+        return ExactPlan((self.cells,) * len(owners), tuple(owners.tolist()), self.least_rows)
+
+    @property
+    def judged(self) -> ExactPlan:
+        """Those of passive parties."""
+        others = self.exact.owners[self.columns[0] :]
+        return ExactPlan((self.cells,) * len(others), others, self.least_rows)
 
     @property
     def widths(self) -> tuple[int, ...]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from typing_extensions import override
 
+from vfl_node.crypto.shares.functions import INVERSE
 from vfl_node.crypto.shares.machine import Dealer
 from vfl_node.ledger import Disclosure
 from vfl_node.training.schedule import Schedule
@@ -15,6 +16,7 @@ from vfl_node.training.statistics import costs
 from vfl_node.training.statistics.computation import Sums, compute
 from vfl_node.training.statistics.config import MOST_COLUMNS, MOST_ROWS, Statistics
 from vfl_node.training.statistics.disclosures import learns
+from vfl_node.training.statistics.exact_plan import CONSTANTS
 from vfl_node.training.statistics.plan import StatisticsPlan
 from vfl_node.training.statistics.section import StatisticsSection
 from vfl_node.transport.generated.vfl.v1.shares_pb2 import DealingTerms, ShareContext
@@ -31,8 +33,11 @@ class StatisticsProgram(Program[StatisticsPlan]):
         return Statistics.section_of(self.job)
 
     def public(self, said: ShareContext) -> Mapping[str, Any]:
-        """How much noise there is."""
-        return {"deviation": costs.plan_of(self._section, said.batch_rows, said.widths).deviation.hex()}
+        """How much noise there is; without noise all constants that values are made of."""
+        plan = costs.plan_of(self._section, said.batch_rows, said.widths)
+        if plan.epsilon is None:
+            return {"constants": [list(each) for each in (*CONSTANTS, INVERSE)]}
+        return {"deviation": plan.deviation.hex(), "products": plan.deviation_of_products.hex()}
 
     @override
     def plan(self, said: DealingTerms) -> StatisticsPlan:

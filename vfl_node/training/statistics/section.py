@@ -111,6 +111,13 @@ class ColumnFigures(ColumnName):
     shared: float | None = Field(
         default=None, ge=0, description="stability index of the shared records against this party's whole table, at its owner"
     )
+    worth: float | None = Field(
+        default=None,
+        description="bits that it says of the label beyond the active party's own columns; null: not asked for",
+    )
+    area: float | None = Field(
+        default=None, ge=0, le=1, description="AUC that the active party's own score would have with it, about; at that party"
+    )
     bins: tuple[BinFigures, ...] = Field(default=(), description="at its owner")
 
 
@@ -143,7 +150,7 @@ class StatisticsSection(TrainerSection):
             leaks=LEAKS,
             figures=(Figure(len(self.columns), "columns looked at"),),
             remarks=(self.privacy.text,) if self.privacy else (),
-            tables=(self._table(ranked), *(self.compared.tables() if self.compared else ())),
+            tables=(self._table(ranked), *self._worth(), *(self.compared.tables() if self.compared else ())),
             bars=tuple(_bars(each) for each in ranked if each.bins)[:12],
             panel=Panel(
                 "Statistics in shares",
@@ -157,6 +164,18 @@ class StatisticsSection(TrainerSection):
                     *([Term("Not counted", tuple((Code(name),) for name in self.dropped))] if self.dropped else []),
                 ),
             ),
+        )
+
+    def _worth(self) -> tuple[FigureTable, ...]:
+        judged = sorted((each for each in self.columns if each.worth is not None), key=lambda each: -(each.worth or 0))
+        rows = [(each.shown, f"{each.worth:.3f}", "" if each.area is None else f"{each.area:.3f}") for each in judged]
+        note = (
+            "Bits that a column says of the label beyond a score of the active party's own columns. One that says nothing has a few "
+            "thousandths, by chance."
+        )
+        heads = "Column", "Bits", "AUC with it, about"
+        return (
+            (FigureTable("What columns add to the active party's own", heads, tuple(rows[:MOST_PAIRS]), note),) if rows else ()
         )
 
     def _table(self, ranked: list[ColumnFigures]) -> FigureTable:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +10,17 @@ from scipy.stats import chi2
 
 from vfl_node.training.shares.binned import Cuts
 from vfl_node.training.statistics.columns import CountedColumns
-from vfl_node.training.statistics.figures import Pooled, diverge, find_evidence, measure_distance, measure_independence, pool
+from vfl_node.training.statistics.computation import StatisticsOutcome
+from vfl_node.training.statistics.figures import (
+    Pooled,
+    diverge,
+    find_evidence,
+    measure_distance,
+    measure_independence,
+    pool,
+    promise_area,
+)
+from vfl_node.training.statistics.plan import StatisticsPlan
 from vfl_node.training.statistics.section import BinFigures, ColumnFigures
 from vfl_node.training.trainer import TrainingData
 
@@ -18,6 +28,8 @@ Floats = NDArray[np.float64]
 
 FIGURES = ("iv", "iv_noise", "ks", "chi2", "freedom", "stability")
 """What is told of a column, in this order; NaN where there is none."""
+
+_NONE = np.zeros(0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,14 +41,18 @@ class Told:
         shared: float64[C], stability of the shared records against the whole table; empty of another party's columns.
         evidence: float64[C, cells], weights of evidence; empty likewise.
         counts: float64[C, cells, 2], numbers of records of rows trained on; empty likewise, and if they are not opened.
+        worth, areas: float64[C], bits of each beyond the active party's own columns, and the AUC that these promise; empty
+            where the job does not ask for it, and the areas at passive parties.
         described: names of columns and their bins; empty likewise.
         records: of each label, trained on.
     """
 
     figures: Floats
-    shared: Floats = field(default_factory=lambda: np.zeros(0))
+    shared: Floats = field(default_factory=lambda: _NONE)
     evidence: Floats = field(default_factory=lambda: np.zeros((0, 0)))
     counts: Floats = field(default_factory=lambda: np.zeros((0, 0, 2)))
+    worth: Floats = field(default_factory=lambda: _NONE)
+    areas: Floats = field(default_factory=lambda: _NONE)
     described: tuple[tuple[str, tuple[str, ...]], ...] = ()
     records: tuple[float, float] = (0.0, 0.0)
 
@@ -74,6 +90,8 @@ class Told:
             freedom=None if np.isnan(freedom) else int(freedom),
             p_value=None if np.isnan(freedom) else float(chi2.sf(independence, freedom)) if freedom else 1.0,
             stability=None if np.isnan(stability) else stability,
+            worth=float(self.worth[number]) if len(self.worth) else None,
+            area=float(self.areas[number]) if len(self.areas) else None,
             shared=None if not len(self.shared) or np.isnan(self.shared[number]) else float(self.shared[number]),
             bins=tuple(
                 BinFigures(
@@ -114,7 +132,39 @@ def tell_columns(columns: CountedColumns, data: TrainingData, opened: Floats, de
         evidence.append(find_evidence(pooled))
     described = tuple((each.name, columns.describe(number)) for number, each in enumerate(columns.columns))
     zeros, ones = fitted[0, 0].sum(axis=0).tolist()
-    return Told(np.array(figures), np.array(shared), np.array(evidence), fitted[0], described, (zeros, ones))
+    return Told(np.array(figures), np.array(shared), np.array(evidence), fitted[0], described=described, records=(zeros, ones))
+
+
+def tell_exact(
+    own: CountedColumns, outcome: StatisticsOutcome, plan: StatisticsPlan, place: int, judged: tuple[float, float] | None
+) -> list[Told]:
+    """What was opened without noise: of this party's columns, and at the active one of those of each other party.
+
+    Args:
+        own: this party's.
+        outcome: of the computation.
+        plan: of it.
+        place: of this party.
+        judged: at the active party the AUC of its own score and the share of label 1, over its whole table.
+    """
+    exact, worth, found = outcome.exact, outcome.worth, []
+    assert exact is not None
+    ends = np.cumsum([0, *plan.columns])
+    for owner in range(len(plan.columns)) if place == 0 else (place,):
+        columns = slice(ends[owner], ends[owner + 1])
+        unknown = np.full(plan.columns[owner], np.nan)
+        figures = exact.information, unknown, exact.distance, exact.chi_square, unknown, exact.stability
+        bits = areas = _NONE
+        if worth is not None and owner:
+            bits = worth[ends[owner] - ends[1] : ends[owner + 1] - ends[1]]
+            areas = np.array([promise_area(judged[0], each, judged[1]) for each in bits]) if judged else _NONE
+        told = Told(np.stack([each if each is unknown else each[columns] for each in figures], axis=1), worth=bits, areas=areas)
+        if owner == place:
+            evidence = exact.evidence.reshape(-1, plan.cells)[columns]
+            described = tuple((each.name, own.describe(number)) for number, each in enumerate(own.columns))
+            told = replace(told, evidence=evidence, described=described)
+        found.append(told)
+    return found
 
 
 def fit_totals(counts: Floats, deviation: float) -> Floats:

@@ -18,7 +18,8 @@ import torch
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from vfl_node.errors import ProtocolError, UsageError
+from vfl_node.errors import PolicyError, ProtocolError, UsageError
+from vfl_node.metrics.classes import auc
 from vfl_node.process import failpoints
 from vfl_node.progress import ResultDoubted
 from vfl_node.session.session import Session
@@ -39,7 +40,7 @@ from vfl_node.training.statistics.inputs import StatisticsInputs, digest_of, pre
 from vfl_node.training.statistics.plan import StatisticsPlan
 from vfl_node.training.statistics.program import StatisticsProgram
 from vfl_node.training.statistics.section import ColumnFigures, ColumnName, ComparedFigures, StatisticsSection
-from vfl_node.training.statistics.told import Told, tell_columns
+from vfl_node.training.statistics.told import Told, tell_columns, tell_exact
 from vfl_node.training.trainer import Coordination, Trained, Trainer, TrainingData
 from vfl_node.transport.generated.vfl.v1.shares_pb2 import ColumnStatistics, DealingTerms
 from vfl_node.transport.pipe import Traffic
@@ -56,7 +57,20 @@ class StatisticsTrainer(Trainer):
 
     @override
     def prepare(self, session: Session) -> None:
+        """As the base.
+
+        Raises:
+            PolicyError: without noise the job takes fewer records together than this owner wants (``E_POLICY``).
+        """
         agreement.check_tables()
+        section, least = Statistics.section_of(session.job), session.policy.limits.least_rows
+        if session.role != "coordinator" and section.epsilon is None and section.least_rows < least:
+            raise PolicyError(
+                f"statistics.least_rows is {section.least_rows}, and this node wants {least} records of a label (least_rows)",
+                code="E_POLICY",
+                hint=f"the job can say statistics.least_rows: {least}",
+                for_peer=f"it wants statistics.least_rows: {least} or more",
+            )
 
     async def run(self, session: Session, data: TrainingData, checkpoints: Checkpoints, resume: str | None) -> Trained:
         """Count with the other data parties, and with the dealer's randomness.
@@ -113,10 +127,26 @@ async def _count(
     async with meet_dealer(session, said) as met:
         steps.begin(met, len(plan.blocks), traffic)
         opened = await compute(met.party, plan, inputs.own, start, len(start), finish_block)
-    told = tell_columns(inputs.columns, data, opened.counts, plan.deviation, plan.least_rows)
-    columns = await _exchange(session, plan, told)
+    if plan.epsilon is None:
+        place, judged = session.job.parties.data.index(session.name), _judge(inputs, data) if section.worth else None
+        each = tell_exact(inputs.columns, opened, plan, place, judged)
+        names = session.job.parties.data if place == 0 else (session.name,)
+        told, columns = each[0], tuple(one for name, of in zip(names, each, strict=True) for one in of.columns(name))
+    else:
+        told = tell_columns(inputs.columns, data, opened.counts, plan.deviation, plan.least_rows)
+        columns = await _exchange(session, plan, told)
     failpoints.reach("evaluate")
     return _result(session, data, plan, inputs, told, columns, opened.products, met, steps, schedule)
+
+
+def _judge(inputs: StatisticsInputs, data: TrainingData) -> tuple[float, float] | None:
+    """The AUC of the active party's own score by tenths, and the share of label 1; None at others."""
+    labels, mine = data.table.labels, data.alignment.owned
+    if labels is None:
+        return None
+    ones = labels[data.alignment.rows[mine]] > 0
+    found = auc(ones.astype(np.float64), inputs.own.scored[mine].astype(np.float64))
+    return (0.5 if found is None else found), float(ones.mean())
 
 
 async def _exchange(session: Session, plan: StatisticsPlan, told: Told) -> tuple[ColumnFigures, ...]:
@@ -159,7 +189,7 @@ def _result(
     job, testing = session.job, plan.groups[1] if len(plan.groups) > 1 else np.empty(0, np.int64)
     least = max(plan.least_rows, session.policy.limits.least_rows)
     doubts = own_columns.drop_warnings(list(inputs.dropped), NOT_COUNTED.format(least=least))
-    if plan.deviation > 0.1 * sum(told.records) / (plan.cells - 1):
+    if plan.deviation and plan.deviation > 0.1 * sum(told.records) / (plan.cells - 1):
         doubts += (TOO_MUCH_NOISE.format(noise=plan.deviation),)
     for text in doubts:
         session.progress.emit(ResultDoubted(text))
