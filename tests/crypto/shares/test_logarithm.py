@@ -1,4 +1,4 @@
-"""Logarithms and powers are as near as is said over all octaves, at their edges, too."""
+"""Logarithms are as near as is said over all octaves, at their edges, too."""
 
 from __future__ import annotations
 
@@ -11,17 +11,14 @@ from tests.crypto.shares.together import Run, check_cost, spread, total
 from vfl_node.crypto.shares.functions import Guess
 from vfl_node.crypto.shares.logarithm import (
     INVERSE,
-    INVERSE_ROOT,
     LOGARITHM,
     REST_FRACTION,
     SERIES_FRACTION,
     expand,
-    find_inverse_root,
     find_logarithm,
     normalise,
 )
 from vfl_node.crypto.shares.machine import ShareMachine
-from vfl_node.crypto.shares.rounds import run_beside
 
 RNG = np.random.default_rng(0)
 several = pytest.mark.parametrize("parties", [2, 3, 4])
@@ -32,15 +29,17 @@ WHOLE = np.array([*range(1, 200), *(each for each in EDGES if each > 0), *SPREAD
 
 
 def functions_of(values: np.ndarray, guess: Guess, fraction: int = 0) -> Any:
-    """ln v and v^−½ of integers with some fractional bits, and the series of 1/(1 + e) with e, as a program."""
+    """ln v of integers with some fractional bits, and the series of 1/(1 + e) with e, as a program."""
 
     async def program(machine: ShareMachine) -> Any:
         normal = await normalise(machine, guess, spread(machine, values, fraction))
         ((inverse,),) = await machine.run(expand(normal, INVERSE))
-        found = await run_beside(
-            machine, lambda machine: find_logarithm(machine, normal), lambda machine: find_inverse_root(machine, normal)
+        return (
+            await find_logarithm(machine, normal),
+            inverse,
+            normal.rest.share(machine.place),
+            normal.sigma.share(machine.place),
         )
-        return *found, inverse, normal.rest.share(machine.place), normal.sigma.share(machine.place)
 
     return program
 
@@ -53,27 +52,24 @@ def decoded(run: Run) -> list[np.ndarray]:
 def test_whole_numbers_at_every_threshold_and_between(parties: int) -> None:
     program = functions_of(WHOLE, GUESS)
     run = Run(program, parties)
-    logarithm, root, inverse, rest, sigma = decoded(run)
+    logarithm, inverse, rest, sigma = decoded(run)
     assert np.abs(logarithm - np.log(WHOLE)).max() < 1.1e-5
     assert abs((logarithm - np.log(WHOLE)).mean()) < 3e-6
-    assert (np.abs(root - WHOLE**-0.5) < 4e-6 * WHOLE**-0.5 + 3 * 2**-30).all()
     assert np.abs(rest - (WHOLE * sigma - 1)).max() < 2**-REST_FRACTION
     assert np.abs(sigma * inverse * WHOLE - 1).max() < 1.5e-5
-    assert check_cost(run, program, parties).rounds == 8 + 3
+    assert check_cost(run, program, parties).rounds == 8 + 1
 
 
 def test_numbers_with_fractional_bits() -> None:
     fraction, least, most = 12, 0.3, 9000.0
     values = np.round(np.geomspace(least, most, 1000) * 2**fraction).astype(np.int64)
-    logarithm, root, *_ = decoded(Run(functions_of(values, Guess.from_range(least, most, fraction), fraction)))
+    logarithm, *_ = decoded(Run(functions_of(values, Guess.from_range(least, most, fraction), fraction)))
     v = values / 2.0**fraction
     assert np.abs(logarithm - np.log(v)).max() < 1.1e-5
-    assert (np.abs(root - v**-0.5) < 4e-6 * v**-0.5 + 3 * 2**-30).all()
 
 
-def test_below_all_thresholds_a_root_is_0_and_logarithms_of_0_are_alike() -> None:
-    logarithm, root, *_ = decoded(Run(functions_of(np.zeros(50, np.int64), GUESS)))
-    assert not root.any()
+def test_below_all_thresholds_logarithms_of_0_are_alike() -> None:
+    logarithm, *_ = decoded(Run(functions_of(np.zeros(50, np.int64), GUESS)))
     assert np.ptp(logarithm) <= 2**-17
 
 
@@ -82,7 +78,6 @@ def test_below_all_thresholds_a_root_is_0_and_logarithms_of_0_are_alike() -> Non
     [
         (LOGARITHM, lambda e: np.log1p(e), 2.6e-6),
         (INVERSE, lambda e: 1 / (1 + e), 1.26e-5),
-        (INVERSE_ROOT, lambda e: (1 + e) ** -0.5, 3.2e-6),
     ],
 )
 def test_each_series_is_as_near_as_is_said(series: tuple[int, ...], function: Any, most: float) -> None:

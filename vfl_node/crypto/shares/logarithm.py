@@ -1,11 +1,11 @@
-"""Logarithms and powers of secret numbers over many octaves.
+"""Logarithms and inverses of secret numbers over many octaves.
 
 With the first guess σ of 1/v (:class:`~vfl_node.crypto.shares.functions.Guess`) v·σ = 1 + e, with |e| small, and ::
 
-    ln v = −ln σ + ln(1 + e)        1/v = σ/(1 + e)        v^−½ = σ^½·(1 + e)^−½
+    ln v = −ln σ + ln(1 + e)        1/v = σ/(1 + e)
 
-−ln σ and σ^½ are sums of the same bits with other public weights. ln(1 + e), 1/(1 + e) and (1 + e)^−½ are polynomials in e
-of degree 4, whose coefficients are pinned integers.
+−ln σ is a sum of the same bits with other public weights. ln(1 + e) and 1/(1 + e) are polynomials in e of degree 4, whose
+coefficients are pinned integers.
 
 ========================  ======================================  =======================================================
 function                  rounds                                  from the dealer, for each number and T thresholds
@@ -13,7 +13,6 @@ function                  rounds                                  from the deale
 :func:`normalise`         8                                       248 bytes, 8·T bytes and 83·(T + 1) bits
 :func:`expand`            none                                    16 bytes, for any number of series
 :func:`find_logarithm`    1 after :func:`normalise`               32 bytes
-:func:`find_inverse_root` 3 after :func:`normalise`               56 bytes
 ========================  ======================================  =======================================================
 
 Source: ours, from known parts: Goldschmidt 1964 (a first guess), Beaver 1991.
@@ -44,9 +43,6 @@ SERIES_FRACTION = 56
 LOGARITHM_FRACTION = 18
 """Fractional bits of a logarithm."""
 
-ROOT_FRACTION = 30
-"""Fractional bits of v^−½."""
-
 LOGARITHM = (54360517473, 68714957904, -34377617447, 22372, -15935)
 """ln(1 + e) ≈ Σ of these times 1, e, e₂, e·e₂ and e₂², where e₂ is e² cut to :data:`REST_FRACTION` bits: with
 :data:`SERIES_FRACTION` bits together with those of their factors. The least largest error, 2.6e-6, over 2^(±0.2635) − 1: more
@@ -55,13 +51,8 @@ than a quarter of an octave, as the guess of 1/2^24 is rounded by .4 %."""
 INVERSE = (72057196521559616, -68697966535, 68834343046, -68120, 62863)
 """1/(1 + e) likewise; the least largest relative error, 1.26e-5."""
 
-INVERSE_ROOT = (72057511368923872, -34354302050, 25794972032, -21123, 17315)
-"""(1 + e)^−½ likewise; 3.2e-6."""
-
-CONSTANTS = (LOGARITHM, INVERSE, INVERSE_ROOT, (REST_FRACTION, SERIES_FRACTION, LOGARITHM_FRACTION, ROOT_FRACTION))
+CONSTANTS = (LOGARITHM, INVERSE, (REST_FRACTION, SERIES_FRACTION, LOGARITHM_FRACTION))
 """What values are made of, beside the thresholds and changes of the guess."""
-
-_FACTOR_FRACTION = 24  # of (1 + e)^−½
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,16 +129,3 @@ async def find_logarithm(machine: ShareMachine, normal: Normal) -> Shared:
     ((tail,),) = await machine.run(expand(normal, LOGARITHM))
     (tail,) = await machine.run(truncate(tail, SERIES_FRACTION - LOGARITHM_FRACTION))
     return tail + normal.weigh(lambda sigma: -math.log(sigma), LOGARITHM_FRACTION)
-
-
-async def find_inverse_root(machine: ShareMachine, normal: Normal) -> Shared:
-    """v^−½ of each number, [N], with :data:`ROOT_FRACTION` fractional bits; 0 below all thresholds. Three rounds.
-
-    Errors: 4e-6 of it and three units in the last place, at most.
-    """
-    ((factor,),) = await machine.run(expand(normal, INVERSE_ROOT))
-    (factor,) = await machine.run(truncate(factor, SERIES_FRACTION - _FACTOR_FRACTION))
-    guess, near = await machine.run(mask_value(normal.weigh(math.sqrt, ROOT_FRACTION)), mask_value(factor))
-    (root,) = await machine.run(product(guess, near, "numbers"))
-    (root,) = await machine.run(truncate(root, _FACTOR_FRACTION))
-    return root
