@@ -17,7 +17,7 @@ file             what
 ``cells``        a matrix of bits that one party knows: sums over its rows, and columns that are chosen in secret
 ``steps``        comparisons by look-ups, in few rounds
 ``functions``    quotients, two numbers in one, and vectors with a single 1
-``logarithm``    logarithms and powers
+``logarithm``    logarithms and inverses
 ``rounding``     numbers that are rounded before they are opened
 ``rounds``       several computations in the same rounds
 ``nearest``      the K nearest of two parties' filters

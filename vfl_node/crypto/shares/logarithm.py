@@ -21,7 +21,7 @@ Source: ours, from known parts: Goldschmidt 1964 (a first guess), Beaver 1991.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -73,12 +73,17 @@ class Normal:
     rest: Opened
     square: Opened
 
-    def weigh(self, weight: Callable[[float], float], fraction: int) -> Shared:
-        """A public function of σ, as a sum of bits; 0 where v is below all thresholds."""
-        sigmas = np.cumsum(self.guess.changes)
-        values = [round(weight(int(sigma) / 2**GUESS_FRACTION) * 2**fraction) for sigma in sigmas]
-        changes = np.diff([0, *values]).astype(np.int64).view(np.uint64)
+    def weigh(self, weights: Sequence[int], fraction: int) -> Shared:
+        """A public function of σ, as a sum of bits with such ``weights``; 0 where v is below all thresholds."""
+        changes = np.array([weight % (1 << 64) for weight in weights], np.uint64)
         return Shared((self.reached.part * changes).sum(axis=-1, dtype=np.uint64), fraction)
+
+
+def logarithm_weights(guess: Guess) -> tuple[int, ...]:
+    """By which bits count in −ln σ; they belong to a program's constants, since all parties must have the same."""
+    sigmas = np.cumsum(guess.changes).tolist()
+    values = [round(-math.log(sigma / 2**GUESS_FRACTION) * 2**LOGARITHM_FRACTION) for sigma in sigmas]
+    return tuple(value - before for before, value in zip([0, *values], values, strict=False))
 
 
 async def normalise(machine: ShareMachine, guess: Guess, value: Shared) -> Normal:
@@ -128,4 +133,4 @@ async def find_logarithm(machine: ShareMachine, normal: Normal) -> Shared:
     """
     ((tail,),) = await machine.run(expand(normal, LOGARITHM))
     (tail,) = await machine.run(truncate(tail, SERIES_FRACTION - LOGARITHM_FRACTION))
-    return tail + normal.weigh(lambda sigma: -math.log(sigma), LOGARITHM_FRACTION)
+    return tail + normal.weigh(logarithm_weights(normal.guess), LOGARITHM_FRACTION)

@@ -19,7 +19,7 @@ MOST_ROWS = 1 << 22
 GUESS = Guess.from_range(1, 4 * MOST_ROWS, 0)
 """Thresholds of twice a number of records."""
 
-CONSTANTS = (*logarithm.CONSTANTS, GUESS.thresholds, GUESS.changes)
+CONSTANTS = (*logarithm.CONSTANTS, GUESS.thresholds, GUESS.changes, logarithm.logarithm_weights(GUESS))
 """What values are made of."""
 
 _LOOKED_UP = 1 << 20  # at a time: so memory is bounded
