@@ -110,12 +110,37 @@ def continuous(folder: Path) -> Records:
     return Records(columns, (score > np.quantile(score, 0.8)).astype(np.float32))
 
 
+def scoring(folder: Path) -> Records:
+    """12,000 loans with the columns that credit scoring has: late payments, debts, incomes that are missing; 7 % went bad."""
+    rng, n = np.random.default_rng(45), 12_000
+    risk = rng.normal(size=n)
+    late = [rng.poisson(np.exp(0.9 * risk - shift)) for shift in (1.6, 2.6, 3.0)]
+    income = np.exp(8.6 - 0.25 * risk + 0.6 * rng.normal(size=n))
+    x: dict[str, NDArray[np.float64]] = {
+        "utilisation": np.clip(np.exp(0.8 * risk + rng.normal(size=n) - 1.2), 0, 50).round(4),
+        "age": np.clip(52 - 4 * risk + 13 * rng.normal(size=n), 21, 99).round(),
+        "late": late[0].astype(float),
+        "debt_ratio": np.exp(rng.normal(size=n) - 1).round(4),
+        "income": np.where(rng.random(n) < 0.2, np.nan, income.round()),
+        "open_lines": rng.poisson(8, n).astype(float),
+        "very_late": late[1].astype(float),
+        "real_estate": rng.poisson(1, n).astype(float),
+        "quite_late": late[2].astype(float),
+        "dependents": np.where(rng.random(n) < 0.03, np.nan, rng.poisson(0.8, n)),
+    }
+    x["debt_ratio"] = np.where(np.isnan(x["income"]), 2000 * x["debt_ratio"], x["debt_ratio"])
+    score = 1.3 * risk + 0.4 * (x["debt_ratio"] > 0.6) - 0.015 * (x["age"] - 50) + rng.logistic(size=n)
+    columns: dict[str, Column] = {name: NumericColumn(values) for name, values in x.items()}
+    return Records(columns, (score > np.quantile(score, 0.93)).astype(np.float32))
+
+
 SOURCES: dict[str, Callable[[Path], Records]] = {
     "adult": adult,
     "default_credit": default_credit,
     "criteo": criteo,
     "talkingdata": talkingdata,
     "made_up": made_up,
+    "scoring": scoring,
     "continuous": continuous,
 }
 """Name → its records, given the folder of shared data sets."""

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from experiments.trees.experiment import CONTROL, SHARES, Plan, attack, compare
-from experiments.trees.run import MADE_UP, REAL, page, present
+from experiments.trees.run import MADE_UP, REAL, SCORING, page, present
 
 ROOT = Path(__file__).parents[2]
 STORED = ROOT / "docs" / "experiments" / "trees.json"
@@ -33,14 +33,14 @@ def test_leaves_of_single_records_tell_who_is_shared() -> None:
 
 
 def test_absent_tables_are_said(capsys: pytest.CaptureFixture[str]) -> None:
-    assert present(NOWHERE) == [MADE_UP]
+    assert present(NOWHERE) == [SCORING, MADE_UP]
     said = capsys.readouterr().out
     assert all(name in said for name in REAL)
 
 
 def test_the_page_is_made_of_what_is_stored() -> None:
     kept = json.loads(STORED.read_text(encoding="utf-8"))
-    plan, found = Plan([*REAL, MADE_UP], kept["seeds"]), kept["trainings"]
+    plan, found = Plan([*REAL, SCORING, MADE_UP], kept["seeds"]), kept["trainings"]
     assert page(plan, found) == STORED.with_suffix(".md").read_text(encoding="utf-8")
     for data in plan.names:
         guesses = [found[work.name]["auc"] for work in plan.attacked(data) if work.name in found]
