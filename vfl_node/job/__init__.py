@@ -26,7 +26,7 @@ from vfl_node.job.names import JobId, Name, Purpose
 from vfl_node.job.parties import Parties
 from vfl_node.job.prediction import Predict, Serve
 from vfl_node.job.sweep import Sweep
-from vfl_node.job.training import ALWAYS, DEFAULT_TRAINER, TRAINERS, Measure, TrainerConfig
+from vfl_node.job.training import ALWAYS, DEFAULT_TRAINER, TRAINERS, Measure, TrainerConfig, expand_short
 from vfl_node.roles import Task
 
 
@@ -51,17 +51,6 @@ _OF_A_MODEL: Mapping[Measure, str] = {
     "contributions": "measures a model without each party's columns",
 }
 """Key of ``evaluate`` that not every trainer can do → what is done by it."""
-
-
-def _as_training(job: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The ``job`` with its ``statistics`` as the training that they are to all that runs it."""
-    section = job["statistics"]
-    if "train" in job:
-        raise ValueError("statistics are a job of their own: leave train out, and train in a second job (align.reuse)")
-    if not isinstance(section, Mapping):
-        raise ValueError("statistics are keys and values: {} has all defaults")
-    rest = {key: value for key, value in job.items() if key != "statistics"}
-    return {**rest, "train": {**section, "algorithm": "statistics"}}
 
 
 class Job(Frozen):
@@ -98,8 +87,8 @@ class Job(Frozen):
     @classmethod
     def _complete_sections(cls, value: object) -> object:
         """Defaults of the trainer that depend on other sections."""
-        if isinstance(value, Mapping) and "statistics" in value:
-            value = _as_training(value)
+        if isinstance(value, Mapping):
+            value = expand_short(value)
         train = value.get("train") if isinstance(value, Mapping) else None
         if not isinstance(train, Mapping) or not isinstance(value, Mapping):
             return value

@@ -303,3 +303,17 @@ TRAINERS: Registry[type[TrainerConfig]] = Registry(
     renamed={"linked": "candidates"},
 )
 """``train.algorithm`` → its config."""
+
+SHORT = "statistics"
+"""A key of a job file that stands for a ``train`` section with this algorithm."""
+
+
+def expand_short(job: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The ``job`` with what stands for a training as its ``train`` section."""
+    if SHORT not in job:
+        return job
+    if "train" in job:
+        raise ValueError(f"{SHORT} are a job of their own: leave train out, and train in a second job (align.reuse)")
+    if not isinstance(section := job[SHORT], Mapping):
+        raise ValueError(f"{SHORT} are keys and values; {{}} has all defaults")
+    return {**{key: value for key, value in job.items() if key != SHORT}, "train": {**section, "algorithm": SHORT}}

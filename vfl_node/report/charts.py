@@ -17,6 +17,8 @@ from xml.etree import ElementTree as ET
 
 from markupsafe import Markup
 
+from vfl_node.training.words import Bars
+
 WIDTH = 380
 """Width of every drawing, in its own units: about a telephone's screen or half a page, so that its text stays legible."""
 
@@ -269,3 +271,16 @@ def add_element(parent: ET.Element, tag: str, text: str = "", **attributes: floa
 def to_markup(element: ET.Element) -> Markup:
     """An element as a page holds it."""
     return Markup(ET.tostring(element, encoding="unicode"))  # noqa: S704 - the serialiser has escaped it
+
+
+def draw_bars(drawn: Sequence[Bars]) -> dict[str, Markup]:
+    """Title → numbers on both sides of 0, all on one scale."""
+    reach = max((abs(value) for bars in drawn for _, value, _ in bars.values), default=0.0) or 1.0
+    charted = {}
+    for number, bars in enumerate(drawn):
+        rows = [
+            Row(label, f"{beside} {value:+.2f}".strip(), (Bar(min(0, value), max(0, value), "first"),))
+            for label, value, beside in bars.values
+        ]
+        charted[bars.title] = bar_chart(f"bars-{number}", bars.title, rows, guides=(0,), reach=reach)
+    return charted

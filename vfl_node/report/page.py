@@ -27,7 +27,7 @@ from vfl_node.report.charts import Bar, Row
 from vfl_node.report.curves import ChartLine, line_chart
 from vfl_node.report.terms import TERMS, anchor
 from vfl_node.report.words import SEEDED, attack_figures, human_bytes, human_count, human_seconds, human_time, join_names
-from vfl_node.training.words import Bars, Code, ReportedTraining, TrainingWords
+from vfl_node.training.words import Code, ReportedTraining, TrainingWords
 
 if TYPE_CHECKING:
     from vfl_node.report.envelope import Report
@@ -68,7 +68,7 @@ def render(report: Report) -> str:
         label_holder=train.label_holder if train else "active",
         unit=unit,
         trainer=trainer,
-        bars=_draw_bars(trainer.bars),
+        bars=charts.draw_bars(trainer.bars),
         curves=_curves(data, unit),
         audit=_audit(data, unit),
         rebuilt=rebuilt.feature_audit(data),
@@ -124,19 +124,6 @@ def _trainer_words(report: Report, train: TrainerConfig | None, peer: str) -> Tr
             repeats=training.repeats,
         )
     )
-
-
-def _draw_bars(drawn: Sequence[Bars]) -> dict[str, Markup]:
-    """Title → numbers on both sides of 0, all on one scale."""
-    reach = max((abs(value) for bars in drawn for _, value, _ in bars.values), default=0.0) or 1.0
-    charted = {}
-    for number, bars in enumerate(drawn):
-        rows = [
-            Row(label, f"{beside} {value:+.2f}".strip(), (Bar(min(0, value), max(0, value), "first"),))
-            for label, value, beside in bars.values
-        ]
-        charted[bars.title] = charts.bar_chart(f"bars-{number}", bars.title, rows, guides=(0,), reach=reach)
-    return charted
 
 
 @cache

@@ -18,7 +18,7 @@ from vfl_node.job.unaligned import METHODS
 from vfl_node.settings.bounds import Limit, tighten
 from vfl_node.settings.hours import Window
 
-UnboundedModel = Literal["networks", "taylor", "exact", "boosted-trees", "statistics"]
+UnboundedModel = Literal["networks", "taylor", "exact", "boosted-trees", "rounded-statistics"]
 """A kind of model trained in shares of which what is opened has no bound."""
 
 TOLD = ("matched", "candidates")
@@ -208,7 +208,7 @@ class Limits(Frozen):
     unbounded_models: Annotated[tuple[UnboundedModel, ...] | Any_, NAMES] = Field(
         default=(),
         description="kinds of models that a job may train in shares without ε: networks (train.layers), taylor (train.loss: "
-        "taylor), exact (regressions with train.epsilon: null), boosted-trees, and statistics (statistics.epsilon: null). "
+        "taylor), exact (regressions with train.epsilon: null), boosted-trees, and rounded-statistics (epsilon: null). "
         "What is opened of these has no bound",
     )
     tables: Annotated[tuple[Name, ...] | Any_, NAMES] = Field(

@@ -17,7 +17,7 @@ from vfl_node.session.pins import MemoryPins
 from vfl_node.training.checkpoints import FileCheckpoints, MemoryCheckpoints
 from vfl_node.training.hidden.inputs import digest_of
 from vfl_node.training.hidden.terms import HiddenProgram
-from vfl_node.training.shares.attempt import Steps
+from vfl_node.training.shares.attempt import ShareSteps
 from vfl_node.transport.generated.vfl.v1.shares_pb2 import DealingTerms, MaskedShares
 
 TRAIN = {"layers": (3,), "epochs": 2, "batch_size": 12}
@@ -206,7 +206,7 @@ def test_checkpoints_of_another_context_are_gone_when_all_begin_anew(world: Any,
             raise KilledError
         saved(kept, name, *rest)
 
-    with mock.patch.object(MemoryCheckpoints, "save", breaks), mock.patch.object(Steps, "_hold"):
+    with mock.patch.object(MemoryCheckpoints, "save", breaks), mock.patch.object(ShareSteps, "_hold"):
         assert any(isinstance(result, KilledError) for result in of.raw(over))
     old = HiddenProgram.version
     with mock.patch.object(HiddenProgram, "version", old + 1):  # as after an update of the software

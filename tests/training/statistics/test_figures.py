@@ -14,7 +14,7 @@ from vfl_node.training.statistics.figures import (
     measure_independence,
     pool,
 )
-from vfl_node.training.statistics.told import FIGURES, Told, fit_totals
+from vfl_node.training.statistics.told import FIGURES, ToldColumns, fit_totals
 
 COUNTS = np.array([[900.0, 40.0], [700.0, 90.0], [500.0, 160.0], [300.0, 210.0], [90.0, 50.0]])
 """Of label 0 and 1 by bin; the last one has missing values."""
@@ -152,14 +152,14 @@ SAID = np.array([0.3, 0.01, 0.2, 15.0, 4.0, 0.02])
      ("freedom", -1.0), ("iv_noise", -0.1), ("stability", -0.1), ("stability", np.inf)],
 )  # fmt: skip
 def test_figures_that_cannot_be_are_refused(place: str, value: float) -> None:
-    assert Told.from_values(np.tile(SAID, 2), 2).columns("lab")[1].iv == 0.3
+    assert ToldColumns.from_values(np.tile(SAID, 2), 2).columns("lab")[1].iv == 0.3
     changed = SAID.copy()
     changed[FIGURES.index(place)] = value
     with pytest.raises(ValueError, match="no "):
-        Told.from_values(changed, 1)
+        ToldColumns.from_values(changed, 1)
 
 
 @pytest.mark.parametrize("columns", [1, 3])
 def test_another_number_of_figures_is_refused(columns: int) -> None:
     with pytest.raises(ValueError, match="reshape"):
-        Told.from_values(np.tile(SAID, 2), columns)
+        ToldColumns.from_values(np.tile(SAID, 2), columns)

@@ -42,7 +42,7 @@ from vfl_node.training.own_rows import OwnRows
 from vfl_node.training.schedule import Schedule
 from vfl_node.training.shares import agreement, kept
 from vfl_node.training.shares.agreement import Brought
-from vfl_node.training.shares.attempt import Met, Steps, meet_dealer
+from vfl_node.training.shares.attempt import DealtParty, ShareSteps, meet_dealer
 from vfl_node.training.shares.dealing import Dealing
 from vfl_node.training.shares.privacy import Privacy, privacy_of
 from vfl_node.training.shares.results import ALL_CHECKED, measure, warnings
@@ -101,7 +101,7 @@ class _Training:
         rows = len(self._data.alignment)
         agreement.check_room(session, rows, context.widths, self._program.party_bytes(rows, context.widths, context.batch_rows))
         form = Form(tuple(context.widths), train.layers, train.outputs, train.form_loss)
-        self._steps = Steps(session, self._checkpoints, schedule.fingerprint, context.context, "epoch")
+        self._steps = ShareSteps(session, self._checkpoints, schedule.fingerprint, context.context, "epoch")
         parts = self._begin(form, resume)
         said = DealingTerms(
             rows=len(self._data.alignment),
@@ -146,7 +146,7 @@ class _Training:
         )
 
     async def _compute(
-        self, met: Met, plan: HiddenPlan, inputs: Inputs, parts: WeightShares, traffic: Sequence[Traffic]
+        self, met: DealtParty, plan: HiddenPlan, inputs: Inputs, parts: WeightShares, traffic: Sequence[Traffic]
     ) -> HiddenOutcome:
         """The computation from the first epoch that is left on, with a checkpoint after each epoch."""
 

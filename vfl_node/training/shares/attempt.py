@@ -27,7 +27,7 @@ Wire = PairWire | StarWire
 
 
 @dataclass(frozen=True)
-class Met:
+class DealtParty:
     """What a party computes with.
 
     Attributes:
@@ -46,7 +46,7 @@ class Met:
 @asynccontextmanager
 async def meet_dealer(
     session: Session, said: DealingTerms, audit: Callable[[Wire, OpeningLog, str], Auditing] | None = None
-) -> AsyncIterator[Met]:
+) -> AsyncIterator[DealtParty]:
     """Tell the dealer the shapes, and compute with what it deals; at the end it has heard that all was used.
 
     Args:
@@ -73,13 +73,13 @@ async def meet_dealer(
     try:
         audits = audit(wire, log, dealer.peer) if audit else None
         party = Party(place, parties, Randomness(masks), wire, corrections, said.context.hex(), log.check, audits)
-        yield Met(party, wire, corrections, log)
+        yield DealtParty(party, wire, corrections, log)
     finally:
         log.close()
     await corrections.finish()
 
 
-class Steps:
+class ShareSteps:
     """The steps of a training, such as epochs or trees: which are done, and a checkpoint after each.
 
     Args:
@@ -104,7 +104,7 @@ class Steps:
         self.done = [Epoch(loss=None, auc=None, **figures) for figures in checkpoint.meta["epochs"]]
         return checkpoint.tensors
 
-    def begin(self, met: Met, count: int, traffic: Sequence[Traffic]) -> None:
+    def begin(self, met: DealtParty, count: int, traffic: Sequence[Traffic]) -> None:
         """Before the first step of this attempt, of ``count`` in all; ``traffic`` with each peer."""
         self._met, self._count, self._traffic = met, count, traffic
         self._session.progress.emit(PhaseBegan("train", count, f"{self._unit}s"))

@@ -25,7 +25,7 @@ class Candidates:
     bins: NDArray[np.uint16]
     left: Sequence[NDArray[np.bool_]]
 
-    def of_columns(self, first: int, last: int) -> Candidates:
+    def select(self, first: int, last: int) -> Candidates:
         """Those of some of the columns, from ``first`` up to, but not including, ``last``."""
         return Candidates(self.bins[:, first:last], self.left[first:last])
 

@@ -22,7 +22,7 @@ _KINDS: dict[UnboundedModel, str] = {
     "taylor": "a model of train.loss: taylor",
     "exact": "a regression without noise (train.epsilon: null)",
     "boosted-trees": "boosted trees (train.algorithm: trees)",
-    "statistics": "statistics without noise (statistics.epsilon: null)",
+    "rounded-statistics": "statistics without noise (statistics.epsilon: null)",
 }
 
 

@@ -37,7 +37,7 @@ LABEL_BITS = 32
 """Records with label 1 are counted above so many bits of those with label 0."""
 
 Sums = tuple[Ring, ...]
-"""Of each block so far, uint64[groups, cells], a party's shares."""
+"""A party's shares of the sums of each block so far, uint64[groups, cells]."""
 
 After = Callable[[int, Sums], Awaitable[None]]
 """What happens after a block, counted from 0."""
@@ -106,7 +106,7 @@ async def compute(
         if number < first:
             continue
         machine.begin(f"block {number}")
-        mine = own.cells.of_columns(block.first, block.last) if own and machine.place == block.owner else None
+        mine = own.cells.select(block.first, block.last) if own and machine.place == block.owner else None
         cells = await mask_cells(machine, block.owner, plan.rows, width, mine)
         (found,) = await machine.run(sum_cells(cells, values))
         sums.append(found.part)

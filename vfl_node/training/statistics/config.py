@@ -87,7 +87,7 @@ class Statistics(SharesConfig):
     @property
     @override
     def unbounded(self) -> UnboundedModel | None:
-        return "statistics" if self.epsilon is None else None
+        return "rounded-statistics" if self.epsilon is None else None
 
     @override
     def check(self, job: TrainingJob) -> None:

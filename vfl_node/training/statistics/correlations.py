@@ -109,7 +109,7 @@ async def multiply_rows(
 
 
 @dataclass(frozen=True, eq=False)
-class Together:
+class ColumnsTogether:
     """What the matrix says.
 
     Attributes:
@@ -126,7 +126,7 @@ class Together:
     areas: tuple[float, ...]
 
 
-def read_matrix(matrix: Floats, widths: Sequence[int], deviation: float) -> Together:
+def read_matrix(matrix: Floats, widths: Sequence[int], deviation: float) -> ColumnsTogether:
     """Correlations and what follows; ``widths`` and ``deviation`` as above."""
     active = widths[0] - BESIDE
     order = [*range(active), *range(widths[0], len(matrix)), active + 1]
@@ -143,7 +143,7 @@ def read_matrix(matrix: Floats, widths: Sequence[int], deviation: float) -> Toge
         inflation[kept] = np.diag(np.linalg.inv(_bound_below(values[np.ix_(kept, kept)], noise)))
     ends = np.cumsum([active, *widths[1:]])
     areas = tuple(_area(values, kept[kept < end], means[-1] + 0.5, noise) for end in ends) if varies[-1] else ()
-    return Together(values[:-1, :-1], noise, inflation, areas)
+    return ColumnsTogether(values[:-1, :-1], noise, inflation, areas)
 
 
 def _bound_below(correlations: Floats, noise: float) -> Floats:
@@ -154,7 +154,7 @@ def _bound_below(correlations: Floats, noise: float) -> Floats:
 
 
 def _area(values: Floats, columns: NDArray[np.int64], share: float, noise: float) -> float:
-    """Of the best linear score of some columns, by R² with the label; less what noise adds to R² on average."""
+    """The area under the curve of the best linear score of some columns, by R² with the label less what noise adds to R²."""
     if not len(columns):
         return 0.5
     within, label = _bound_below(values[np.ix_(columns, columns)], noise), values[columns, -1]

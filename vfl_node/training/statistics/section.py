@@ -94,7 +94,7 @@ class ComparedFigures(Section):
         )
 
 
-class ColumnFigures(ColumnName):
+class CountedColumn(ColumnName):
     """What a column says of the label on the shared records."""
 
     iv: float = Field(ge=0, description="information value")
@@ -136,7 +136,7 @@ class StatisticsSection(TrainerSection):
     )
     counted: dict[str, Count] = Field(default_factory=dict, description="data party → columns that are counted")
     dropped: tuple[str, ...] = Field(default=(), description="this party's own columns that are not counted")
-    columns: tuple[ColumnFigures, ...] = Field(
+    columns: tuple[CountedColumn, ...] = Field(
         default=(), description="this party's own columns, and at the active party those of all others"
     )
     compared: ComparedFigures | None = Field(default=None, description="null where the job does not ask for it")
@@ -178,7 +178,7 @@ class StatisticsSection(TrainerSection):
             (FigureTable("What columns add to the active party's own", heads, tuple(rows[:MOST_PAIRS]), note),) if rows else ()
         )
 
-    def _table(self, ranked: list[ColumnFigures]) -> FigureTable:
+    def _table(self, ranked: list[CountedColumn]) -> FigureTable:
         noise = (
             ""
             if self.noise is None
@@ -214,7 +214,7 @@ def _shift(value: float | None) -> str:
     return "" if value is None else f"{value:.3f}"
 
 
-def _bars(column: ColumnFigures) -> Bars:
+def _bars(column: CountedColumn) -> Bars:
     return Bars(
         f"Weight of evidence: {column.name}", tuple((each.bin, each.woe, _counts_text(each.counts)) for each in column.bins)
     )

@@ -21,7 +21,7 @@ from vfl_node.training.statistics.figures import (
     promise_area,
 )
 from vfl_node.training.statistics.plan import StatisticsPlan
-from vfl_node.training.statistics.section import BinFigures, ColumnFigures
+from vfl_node.training.statistics.section import BinFigures, CountedColumn
 from vfl_node.training.trainer import TrainingData
 
 Floats = NDArray[np.float64]
@@ -33,7 +33,7 @@ _NONE = np.zeros(0)
 
 
 @dataclass(frozen=True, eq=False)
-class Told:
+class ToldColumns:
     """The figures of a party's columns.
 
     Attributes:
@@ -57,7 +57,7 @@ class Told:
     records: tuple[float, float] = (0.0, 0.0)
 
     @classmethod
-    def from_values(cls, values: Floats, columns: int) -> Told:
+    def from_values(cls, values: Floats, columns: int) -> ToldColumns:
         """What another party says of so many columns. Raises ValueError: it cannot be."""
         figures = values.reshape(columns, len(FIGURES))
         iv, noise, ks, independence, freedom, stability = figures.T
@@ -72,14 +72,14 @@ class Told:
             raise ValueError("no figures")
         return cls(figures)
 
-    def columns(self, party: str) -> tuple[ColumnFigures, ...]:
+    def columns(self, party: str) -> tuple[CountedColumn, ...]:
         """The same for a report."""
         return tuple(self._column(party, number) for number in range(len(self.figures)))
 
-    def _column(self, party: str, number: int) -> ColumnFigures:
+    def _column(self, party: str, number: int) -> CountedColumn:
         iv, noise, ks, independence, freedom, stability = self.figures[number].tolist()
         name, bins = self.described[number] if self.described else (None, ())
-        return ColumnFigures(
+        return CountedColumn(
             party=party,
             number=number + 1,
             name=name,
@@ -105,7 +105,7 @@ class Told:
         )
 
 
-def tell_columns(columns: CountedColumns, data: TrainingData, opened: Floats, deviation: float, least: int) -> Told:
+def tell_columns(columns: CountedColumns, data: TrainingData, opened: Floats, deviation: float, least: int) -> ToldColumns:
     """The figures of this party's columns, of numbers with noise.
 
     Args:
@@ -132,12 +132,14 @@ def tell_columns(columns: CountedColumns, data: TrainingData, opened: Floats, de
         evidence.append(find_evidence(pooled))
     described = tuple((each.name, columns.describe(number)) for number, each in enumerate(columns.columns))
     zeros, ones = fitted[0, 0].sum(axis=0).tolist()
-    return Told(np.array(figures), np.array(shared), np.array(evidence), fitted[0], described=described, records=(zeros, ones))
+    return ToldColumns(
+        np.array(figures), np.array(shared), np.array(evidence), fitted[0], described=described, records=(zeros, ones)
+    )
 
 
 def tell_exact(
     own: CountedColumns, outcome: StatisticsOutcome, plan: StatisticsPlan, place: int, judged: tuple[float, float] | None
-) -> list[Told]:
+) -> list[ToldColumns]:
     """What was opened without noise: of this party's columns, and at the active one of those of each other party.
 
     Args:
@@ -158,7 +160,9 @@ def tell_exact(
         if worth is not None and owner:
             bits = worth[ends[owner] - ends[1] : ends[owner + 1] - ends[1]]
             areas = np.array([promise_area(judged[0], each, judged[1]) for each in bits]) if judged else _NONE
-        told = Told(np.stack([each if each is unknown else each[columns] for each in figures], axis=1), worth=bits, areas=areas)
+        told = ToldColumns(
+            np.stack([each if each is unknown else each[columns] for each in figures], axis=1), worth=bits, areas=areas
+        )
         if owner == place:
             evidence = exact.evidence.reshape(-1, plan.cells)[columns]
             described = tuple((each.name, own.describe(number)) for number, each in enumerate(own.columns))

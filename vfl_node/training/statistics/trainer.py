@@ -29,7 +29,7 @@ from vfl_node.training.checkpoints import Checkpoints
 from vfl_node.training.schedule import Schedule
 from vfl_node.training.shares import agreement
 from vfl_node.training.shares.agreement import Brought
-from vfl_node.training.shares.attempt import Met, Steps, meet_dealer
+from vfl_node.training.shares.attempt import DealtParty, ShareSteps, meet_dealer
 from vfl_node.training.shares.dealing import Dealing
 from vfl_node.training.shares.privacy import privacy_of
 from vfl_node.training.statistics.computation import Sums, compute
@@ -39,8 +39,8 @@ from vfl_node.training.statistics.disclosures import learns
 from vfl_node.training.statistics.inputs import StatisticsInputs, digest_of, prepare
 from vfl_node.training.statistics.plan import StatisticsPlan
 from vfl_node.training.statistics.program import StatisticsProgram
-from vfl_node.training.statistics.section import ColumnFigures, ColumnName, ComparedFigures, StatisticsSection
-from vfl_node.training.statistics.told import Told, tell_columns, tell_exact
+from vfl_node.training.statistics.section import ColumnName, ComparedFigures, CountedColumn, StatisticsSection
+from vfl_node.training.statistics.told import ToldColumns, tell_columns, tell_exact
 from vfl_node.training.trainer import Coordination, Trained, Trainer, TrainingData
 from vfl_node.transport.generated.vfl.v1.shares_pb2 import ColumnStatistics, DealingTerms
 from vfl_node.transport.pipe import Traffic
@@ -107,7 +107,7 @@ async def _count(
     own = Brought(width, digest_of(inputs.own, salt), rows, float(rows), schedule.fingerprint)
     context = await agreement.agree(session, program, own)
     agreement.check_room(session, rows, context.widths, program.party_bytes(rows, context.widths, rows))
-    steps = Steps(session, checkpoints, schedule.fingerprint, context.context, "block")
+    steps = ShareSteps(session, checkpoints, schedule.fingerprint, context.context, "block")
     start = _from_tensors(steps, resume)
     said = DealingTerms(
         rows=rows,
@@ -149,7 +149,7 @@ def _judge(inputs: StatisticsInputs, data: TrainingData) -> tuple[float, float] 
     return (0.5 if found is None else found), float(ones.mean())
 
 
-async def _exchange(session: Session, plan: StatisticsPlan, told: Told) -> tuple[ColumnFigures, ...]:
+async def _exchange(session: Session, plan: StatisticsPlan, told: ToldColumns) -> tuple[CountedColumn, ...]:
     """The figures of this party's columns, and at the active one those of all others.
 
     Raises:
@@ -163,7 +163,7 @@ async def _exchange(session: Session, plan: StatisticsPlan, told: Told) -> tuple
     for width, channel in zip(plan.columns[1:], session.data_peers.values(), strict=True):
         values = np.array((await channel.receive(ColumnStatistics)).values)
         try:
-            columns += Told.from_values(values, width).columns(channel.peer)
+            columns += ToldColumns.from_values(values, width).columns(channel.peer)
         except ValueError:
             raise ProtocolError(
                 f"{channel.peer} sent {len(values)} numbers, which are no figures of its {width} columns",
@@ -178,11 +178,11 @@ def _result(
     data: TrainingData,
     plan: StatisticsPlan,
     inputs: StatisticsInputs,
-    told: Told,
-    columns: tuple[ColumnFigures, ...],
+    told: ToldColumns,
+    columns: tuple[CountedColumn, ...],
     products: NDArray[np.float64] | None,
-    met: Met,
-    steps: Steps,
+    met: DealtParty,
+    steps: ShareSteps,
     schedule: Schedule,
 ) -> Trained:
     """What this party has."""
@@ -228,7 +228,7 @@ def _result(
     )
 
 
-def _compare(session: Session, plan: StatisticsPlan, told: Told, products: NDArray[np.float64]) -> ComparedFigures:
+def _compare(session: Session, plan: StatisticsPlan, told: ToldColumns, products: NDArray[np.float64]) -> ComparedFigures:
     """How all columns move together, for a report."""
     read = read_matrix(products, plan.widths, plan.deviation_of_products)
     parties = session.job.parties.data
@@ -257,7 +257,7 @@ def _check_size(rows: int, width: int) -> None:
         )
 
 
-def _from_tensors(steps: Steps, resume: str | None) -> Sums:
+def _from_tensors(steps: ShareSteps, resume: str | None) -> Sums:
     """The sums of the blocks that are done."""
     tensors = steps.resume(resume) or {}
     return tuple(tensors[f"sums {index}"].numpy().view(np.uint64) for index in range(len(steps.done)))
