@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -59,11 +59,13 @@ class PlainTree:
     nearest: float
 
 
-def boost(plan: TreesPlan, cells: NDArray[np.bool_], targets: Floats, begin: float) -> tuple[list[PlainTree], Floats]:
-    """All trees, and the scores of the rows."""
+def boost(
+    plan: TreesPlan, cells: NDArray[np.bool_], targets: Floats, begin: float, counts: Callable[[int], Floats]
+) -> tuple[list[PlainTree], Floats]:
+    """All trees of one output, and the scores of the rows; ``counts`` says which rows count in a tree, 0 or 1 each."""
     scores, trees = np.full(len(targets), begin), []
-    for _ in range(plan.trees):
-        g, h = derivatives(plan, scores, targets)
+    for number in range(plan.trees):
+        g, h = (counts(number) * each for each in derivatives(plan, scores, targets))
         nodes, picks, nearest = np.zeros(len(targets), np.int64), [], np.inf
         for level in range(plan.depth):
             each = [gains(plan, cells[nodes == node], g[nodes == node], h[nodes == node]) for node in range(1 << level)]

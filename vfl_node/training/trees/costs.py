@@ -52,7 +52,8 @@ class TreesTrainingPlan(SharesPlan[Trees]):
     def parameters(self, role: DataRole, table: TableShape) -> int:
         """Leaves, and for each node a bit for each candidate."""
         width = memory.width_of(self.train, role, table) * (1 + self.passive_parties)
-        return self.train.trees * ((1 << self.train.depth) + ((1 << self.train.depth) * width) // 64)
+        trees = self.train.trees * self.train.outputs
+        return trees * ((1 << self.train.depth) + ((1 << self.train.depth) * width) // 64)
 
     def batch_bytes(self, role: DataRole, table: TableShape) -> int:
         """All cells of others, and what a level takes."""
@@ -70,7 +71,11 @@ class TreesTrainingPlan(SharesPlan[Trees]):
 
 def _count(train: Trees, widths: tuple[int, ...], rows: int, tested: int, told: bool) -> tuple[int, int, int, int]:
     """Rounds, bytes of the active party, of all passive ones and of the dealer."""
-    what = train.depth, train.bins, widths, told, train.reveal == "owners", train.leaves == "active", train.loss
+    from vfl_node.crypto.shares.tallies import rows_at_once
+    from vfl_node.training.shares.measuring import BINS
+
+    side_by_side = train.outputs, memory.grown_at_once(train, rows, widths)
+    what = train.depth, train.bins, widths, told, train.reveal == "owners", train.leaves == "active", train.loss, *side_by_side
     base = _run(*what, rows=_ROWS, trees=1, tested=0)
     of_row = [(two - one) / _ROWS for one, two in zip(base, _run(*what, rows=2 * _ROWS, trees=1, tested=0), strict=True)]
     more = _run(*what, rows=_ROWS, trees=2, tested=0)
@@ -86,12 +91,14 @@ def _count(train: Trees, widths: tuple[int, ...], rows: int, tested: int, told: 
         for one, row, tree, each in zip(base, of_row, of_tree, tree_row, strict=True)
     ]
     if tested:
-        first = _run(*what, rows=_ROWS, trees=1, tested=_ROWS // 2)
-        second = _run(*what, rows=_ROWS, trees=1, tested=_ROWS)
-        each = [(two - one) / (_ROWS // 2) for one, two in zip(first, second, strict=True)]
+        at_once = rows_at_once(BINS, train.outputs)  # in rounds of their own
+        whole, rest = divmod(tested, at_once)
+        none, first, second = (_run(*what, rows=2 * _ROWS, trees=1, tested=times * at_once) for times in range(3))
+        last = _run(*what, rows=2 * _ROWS, trees=1, tested=rest) if rest else first
+        turns = whole - 1 if rest == 0 else whole
         total = [
-            whole + one - none + row * (tested - _ROWS // 2)
-            for whole, one, none, row in zip(total, first, base, each, strict=True)
+            before + end - nothing + turns * (two - one)
+            for before, end, nothing, one, two in zip(total, last, none, first, second, strict=True)
         ]
     rounds, active, passive, dealt = (round(number) for number in total)
     return rounds, active, passive, dealt
@@ -106,6 +113,8 @@ def _run(
     reveals: bool,
     leaves: bool,
     loss: str,
+    outputs: int,
+    at_once: int,
     *,
     rows: int,
     trees: int,
@@ -123,10 +132,10 @@ def _run(
 
     kind = "log" if loss == "log" else "squares"
     plan = TreesTraining(
-        plan=TreesPlan(rows, widths, trees, depth, 0.5, 1.0, 0.01, 1, kind),  # type: ignore[arg-type]
+        plan=TreesPlan(rows, widths, trees, depth, 0.5, 1.0, 0.01, 1, kind, outputs, at_once),  # type: ignore[arg-type]
         training=np.arange(rows),
         testing=np.arange(tested),
-        metric_noise=MetricNoise(1.0, numbers=loss == "squares"),
+        metric_noise=MetricNoise(1.0, outputs=outputs, numbers=loss == "squares"),
         told=told,
         reveals=reveals,
         leaves=leaves,

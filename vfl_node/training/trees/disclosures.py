@@ -26,6 +26,7 @@ def learns(
     width = dict(zip(parties.data, widths, strict=False))
     masked = "candidates, gradients, sums and ways of rows of the others, each under a mask of its own: uniform numbers"
     several = f"; this is training {number} over these records, and several tell more than one" if number > 1 else ""
+    of_these = "" if train.row_fraction == 1 else " that count in this tree"
     learnt: dict[str, tuple[Disclosure, ...]] = {}
     for name in parties.data:
         entries = [Disclosure("masked values", rows, masked)]
@@ -36,10 +37,10 @@ def learns(
         ]
         if train.reveal == "owners":
             text = f"which of its own candidates splits each node, and which nodes it does not split{several}. On each side of "
-            text += f"such a split are at least {train.least_rows:,} shared records"
+            text += f"such a split are at least {train.least_rows:,} shared records{of_these}"
             entries.append(Disclosure("splits", width.get(name), text))
         if train.leaves == "active" and name == parties.active:
-            count = train.trees << train.depth
+            count = train.trees * train.outputs << train.depth
             text = (
                 f"the values of all {count:,} leaves, to 18 bits: functions of the labels and columns of all shared records. "
                 "They also show which nodes are split at all"

@@ -40,7 +40,7 @@ class TreesProgram(Program[TreesTraining]):
         series = SIGMOID[TERMS]
         fractions = plan.gradient_fraction, plan.hessian_fraction, plan.gain_fraction
         constants = [fractions, plan.guess.thresholds, plan.guess.changes, INVERSE, series.coefficients, series.multiples]
-        return {"constants": [list(each) for each in constants]}
+        return {"constants": [list(each) for each in constants], "side by side": plan.at_once}
 
     def shapes(self, rows: int, widths: Sequence[int]) -> TreesPlan:
         """The shapes of a training over so many rows and candidates."""
@@ -55,12 +55,15 @@ class TreesProgram(Program[TreesTraining]):
             min_gain=train.min_gain,
             least_rows=train.least_rows,
             loss=train.loss,
+            outputs=train.outputs,
+            at_once=memory.grown_at_once(train, rows, widths),
         )
 
     @override
     def plan(self, said: DealingTerms) -> TreesTraining:
         job, train = self.job, self._train
-        training, testing = Schedule(said.schedule, said.rows, train.seed).split(0, job.evaluate.test_fraction)
+        schedule = Schedule(said.schedule, said.rows, train.seed)
+        training, testing = schedule.split(0, job.evaluate.test_fraction)
         return TreesTraining(
             plan=self.shapes(said.rows, said.widths),
             training=training,
@@ -70,6 +73,8 @@ class TreesProgram(Program[TreesTraining]):
             told=job.evaluate.share_with_passive,
             reveals=train.reveal == "owners",
             leaves=train.leaves == "active",
+            schedule=schedule,
+            row_fraction=train.row_fraction,
         )
 
     def fits(self, said: DealingTerms) -> bool:

@@ -14,7 +14,8 @@ LEAKS = "Training opened no number of a row; what it opened at the end, and to w
 class OwnSplit(Section):
     """A node that one of this party's own candidates splits."""
 
-    tree: Count = Field(description="number of the tree, from 1")
+    tree: Count = Field(description="number of the tree, from 1; of several classes each has one of this number")
+    label: Count | None = Field(default=None, description="of several classes the one that the tree is of, from 0; else null")
     node: Count = Field(description="number of the node in it, level by level, from 1")
     split: str = Field(description="which rows go left; it names a column of this party's table")
 
@@ -22,7 +23,7 @@ class OwnSplit(Section):
 class TreesSection(TrainerSection):
     """The trees, and how much was exchanged; null where this party does not know it."""
 
-    trees: Count | None = Field(default=None, description="how many were added up")
+    trees: Count | None = Field(default=None, description="how many were added up; of several classes for each")
     depth: Count | None = Field(default=None, description="levels of splits of each")
     rounds: Count | None = Field(default=None, description="messages between data parties that had to be waited for")
     bytes: Count | None = Field(default=None, description="masked shares that this party sent, without what frames add")
@@ -34,7 +35,9 @@ class TreesSection(TrainerSection):
     dropped: tuple[str, ...] = Field(default=(), description="this party's own columns without candidates")
     splits: tuple[OwnSplit, ...] = Field(default=(), description="nodes that this party's own columns split")
     leaves: tuple[tuple[float, ...], ...] = Field(
-        default=(), description="values of the leaves of each tree, from left to right, at the active party"
+        default=(),
+        description="values of the leaves of each tree, from left to right, at the active party; of several classes those of "
+        "one number follow each other",
     )
 
     def words(self, training: ReportedTraining) -> TrainingWords:

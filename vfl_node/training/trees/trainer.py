@@ -188,7 +188,7 @@ class _TreesAttempt:
     @staticmethod
     def _shares(inputs: TreeInputs, outcome: TreesOutcome) -> tuple[Ring, ...]:
         """This party's shares of the model, as they are kept."""
-        return list_shares(first_scores(1, inputs.own), outcome.grown.trees)
+        return list_shares(first_scores(1, inputs.own.begin)[:, 0], outcome.grown.trees)
 
     def _hold(self, context: str) -> None:
         """What is opened from here on is opened under one context: under another one, noise would be drawn a second time.
@@ -226,7 +226,12 @@ class _TreesAttempt:
     ) -> TreesSection:
         session, shapes = self._session, plan.plan
         splits = tuple(
-            OwnSplit(tree=tree + 1, node=node + 1, split=inputs.columns.describe(int(candidate)))
+            OwnSplit(
+                tree=tree // shapes.outputs + 1,
+                label=tree % shapes.outputs if shapes.outputs > 1 else None,
+                node=node + 1,
+                split=inputs.columns.describe(int(candidate)),
+            )
             for tree, nodes in enumerate(outcome.splits)
             for node, candidate in enumerate(nodes)
             if candidate >= 0 and inputs.columns.columns
