@@ -110,14 +110,17 @@ def test_rows_that_do_not_count_change_no_length(world: Any, attempt: Any) -> No
 
 
 def test_as_many_trees_grow_side_by_side_as_memory_is_meant_for() -> None:
-    """One at least; and a party's memory grows with them."""
-    train, widths = Trees.model_validate(SMALL | {"classes": 64, "depth": 8}), (300, 300)
-    few, many = (memory.grown_at_once(train, rows, widths) for rows in (1000, 4_000_000))
-    assert 1 == many < few < 64
-    assert memory.grown_at_once(Trees.model_validate(SMALL), 1000, widths) == 1
-    for rows in (1000, 100_000, 4_000_000):
-        needed = [memory.party_bytes(Trees.model_validate(SMALL | {"depth": 8, "classes": k}), rows, widths) for k in (2, 64)]
-        assert needed[0] <= needed[1] <= needed[0] + memory.GROWN_BYTES
+    """One at least, and fewer where there are many rows or candidates; memory grows with them, up to what is said."""
+
+    def train(classes: int) -> Trees:
+        return Trees.model_validate(SMALL | {"classes": classes, "depth": 8})
+
+    for rows, widths, expected in [(1000, (5, 5), 12), (1000, (300, 300), 1), (50_000, (5, 5), 2), (4_000_000, (5, 5), 1)]:
+        assert memory.grown_at_once(train(64), rows, widths) == expected
+        assert memory.grown_at_once(train(2), rows, widths) == 1
+        for needed in (memory.party_bytes, lambda *of: memory.dealer_bytes(*of) // 3):
+            two, many = (needed(train(classes), rows, widths) for classes in (2, 64))
+            assert (two < many <= two + memory.GROWN_BYTES) if expected > 1 else two == many
 
 
 @pytest.mark.parametrize(

@@ -71,56 +71,50 @@ class TreesTrainingPlan(SharesPlan[Trees]):
 
 def _count(train: Trees, widths: tuple[int, ...], rows: int, tested: int, told: bool) -> tuple[int, int, int, int]:
     """Rounds, bytes of the active party, of all passive ones and of the dealer."""
+    import numpy as np
+
     from vfl_node.crypto.shares.tallies import rows_at_once
     from vfl_node.training.shares.measuring import BINS
 
-    side_by_side = train.outputs, memory.grown_at_once(train, rows, widths)
-    what = train.depth, train.bins, widths, told, train.reveal == "owners", train.leaves == "active", train.loss, *side_by_side
-    base = _run(*what, rows=_ROWS, trees=1, tested=0)
-    of_row = [(two - one) / _ROWS for one, two in zip(base, _run(*what, rows=2 * _ROWS, trees=1, tested=0), strict=True)]
-    more = _run(*what, rows=_ROWS, trees=2, tested=0)
-    of_tree = [two - one for one, two in zip(base, more, strict=True)]
-    of_both = _run(*what, rows=2 * _ROWS, trees=2, tested=0)
-    tree_row = [
-        (both - tree - row + one) / _ROWS
-        for both, tree, row, one in zip(of_both, more, _run(*what, rows=2 * _ROWS, trees=1, tested=0), base, strict=True)
-    ]
-    extra = rows - _ROWS
-    total = [
-        one + row * extra + (train.trees - 1) * (tree + each * extra)
-        for one, row, tree, each in zip(base, of_row, of_tree, tree_row, strict=True)
-    ]
+    what = train.depth, widths, told, train.loss
+    opens = train.reveal == "owners", train.leaves == "active"
+
+    def grow(outputs: int, trees: int) -> np.ndarray:
+        few, more = (np.array(_run(*what, *opens, outputs, rows=of, trees=trees, tested=0)) for of in (_ROWS, 2 * _ROWS))
+        return few + (more - few) * (rows / _ROWS - 1)
+
+    def measure(of: int) -> np.ndarray:
+        return np.array(_run(*what, False, False, train.outputs, rows=2 * _ROWS, trees=0, tested=of))
+
+    at_once = memory.grown_at_once(train, rows, widths)
+    groups, left = divmod(train.outputs, at_once)
+    first = grow(at_once, 1)
+    total = first + (train.trees * groups - 1) * (grow(at_once, 2) - first)
+    if left:
+        total += train.trees * (grow(left, 2) - grow(left, 1))
     if tested:
-        at_once = rows_at_once(BINS, train.outputs)  # in rounds of their own
-        whole, rest = divmod(tested, at_once)
-        none, first, second = (_run(*what, rows=2 * _ROWS, trees=1, tested=times * at_once) for times in range(3))
-        last = _run(*what, rows=2 * _ROWS, trees=1, tested=rest) if rest else first
-        turns = whole - 1 if rest == 0 else whole
-        total = [
-            before + end - nothing + turns * (two - one)
-            for before, end, nothing, one, two in zip(total, last, none, first, second, strict=True)
-        ]
-    rounds, active, passive, dealt = (round(number) for number in total)
+        in_round = rows_at_once(BINS, train.outputs)
+        turns, rest = divmod(tested - 1, in_round)
+        total += measure(rest + 1) - measure(0) + turns * (measure(2 * in_round) - measure(in_round))
+    rounds, active, passive, dealt = (round(number) for number in total.tolist())
     return rounds, active, passive, dealt
 
 
 @lru_cache(maxsize=64)
 def _run(
     depth: int,
-    bins: int,
     widths: tuple[int, ...],
     told: bool,
+    loss: str,
     reveals: bool,
     leaves: bool,
-    loss: str,
     outputs: int,
-    at_once: int,
     *,
     rows: int,
     trees: int,
     tested: int,
 ) -> tuple[int, int, int, int]:
-    """The whole program over so few rows."""
+    """The whole program over so few rows, of so many classes whose trees grow side by side."""
     from contextlib import suppress
 
     import numpy as np
@@ -132,7 +126,7 @@ def _run(
 
     kind = "log" if loss == "log" else "squares"
     plan = TreesTraining(
-        plan=TreesPlan(rows, widths, trees, depth, 0.5, 1.0, 0.01, 1, kind, outputs, at_once),  # type: ignore[arg-type]
+        plan=TreesPlan(rows, widths, trees, depth, 0.5, 1.0, 0.01, 1, kind, outputs, outputs),  # type: ignore[arg-type]
         training=np.arange(rows),
         testing=np.arange(tested),
         metric_noise=MetricNoise(1.0, outputs=outputs, numbers=loss == "squares"),

@@ -27,7 +27,10 @@ VALUE_BYTES = 400
 """What a candidate of a node of the last level takes: both sides, in all that a gain is made of, dealt and computed."""
 
 GROWN_BYTES = 1 << 30
-"""What the last level of all trees that grow side by side may take, if more than one does."""
+"""What rows take in the last level of all trees that grow side by side, at most, if more than one does."""
+
+GROWN_CANDIDATES = 1 << 14
+"""Candidates of all nodes in this level, at most, likewise: gains of more are computed in several goes anyway."""
 
 MASKS_BYTES = 2 * (1 << 26)
 """Masks of cells that a dealer keeps for each party."""
@@ -59,9 +62,10 @@ def dealer_bytes(train: Trees, rows: int, of_all: Sequence[int]) -> int:
 
 
 def grown_at_once(train: Trees, rows: int, of_all: Sequence[int]) -> int:
-    """How many trees of a round grow side by side, so that memory is bounded; everybody must have the same number."""
-    of_tree = (8 * NODE_NUMBERS * rows + VALUE_BYTES * sum(of_all)) << (train.depth - 1)
-    return max(1, min(train.outputs, GROWN_BYTES // of_tree))
+    """How many trees of a round grow side by side; everybody must have the same number."""
+    nodes = 1 << (train.depth - 1)
+    by_rows = GROWN_BYTES // (8 * NODE_NUMBERS * rows * nodes)
+    return max(1, min(train.outputs, by_rows, GROWN_CANDIDATES // (sum(of_all) * nodes)))
 
 
 def trees_at_once(train: Trees, rows: int) -> int:
