@@ -115,7 +115,13 @@ def test_as_many_trees_grow_side_by_side_as_memory_is_meant_for() -> None:
     def train(classes: int) -> Trees:
         return Trees.model_validate(SMALL | {"classes": classes, "depth": 8})
 
-    for rows, widths, expected in [(1000, (5, 5), 12), (1000, (300, 300), 1), (50_000, (5, 5), 2), (4_000_000, (5, 5), 1)]:
+    for rows, widths, expected in [
+        (1000, (5, 5), 12),
+        (1000, (300, 300), 1),
+        (50_000, (5, 5), 2),
+        (4_000_000, (5, 5), 1),
+        (0, (5, 5), 12),
+    ]:
         assert memory.grown_at_once(train(64), rows, widths) == expected
         assert memory.grown_at_once(train(2), rows, widths) == 1
         for needed in (memory.party_bytes, lambda *of: memory.dealer_bytes(*of) // 3):

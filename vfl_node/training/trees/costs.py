@@ -80,11 +80,11 @@ def _count(train: Trees, widths: tuple[int, ...], rows: int, tested: int, told: 
     opens = train.reveal == "owners", train.leaves == "active"
 
     def grow(outputs: int, trees: int) -> np.ndarray:
-        few, more = (np.array(_run(*what, *opens, outputs, rows=of, trees=trees, tested=0)) for of in (_ROWS, 2 * _ROWS))
+        few, more = (np.array(_run(*what, *opens, outputs, rows=n, trees=trees, tested=0)) for n in (_ROWS, 2 * _ROWS))
         return few + (more - few) * (rows / _ROWS - 1)
 
-    def measure(of: int) -> np.ndarray:
-        return np.array(_run(*what, False, False, train.outputs, rows=2 * _ROWS, trees=0, tested=of))
+    def measure(count: int) -> np.ndarray:
+        return np.array(_run(*what, False, False, train.outputs, rows=2 * _ROWS, trees=0, tested=count))
 
     at_once = memory.grown_at_once(train, rows, widths)
     groups, left = divmod(train.outputs, at_once)

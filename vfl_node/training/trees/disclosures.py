@@ -26,6 +26,7 @@ def learns(
     width = dict(zip(parties.data, widths, strict=False))
     masked = "candidates, gradients, sums and ways of rows of the others, each under a mask of its own: uniform numbers"
     several = f"; this is training {number} over these records, and several tell more than one" if number > 1 else ""
+    of_each = " of each class's trees" if train.outputs > 1 else ""
     of_these = "" if train.row_fraction == 1 else " that count in this tree"
     learnt: dict[str, tuple[Disclosure, ...]] = {}
     for name in parties.data:
@@ -36,14 +37,14 @@ def learns(
             if other != name
         ]
         if train.reveal == "owners":
-            text = f"which of its own candidates splits each node, and which nodes it does not split{several}. On each side of "
-            text += f"such a split are at least {train.least_rows:,} shared records{of_these}"
+            text = f"which of its own candidates splits each node{of_each}, and which nodes it does not split{several}. On "
+            text += f"each side of such a split are at least {train.least_rows:,} shared records{of_these}"
             entries.append(Disclosure("splits", width.get(name), text))
         if train.leaves == "active" and name == parties.active:
             count = train.trees * train.outputs << train.depth
             text = (
-                f"the values of all {count:,} leaves, to 18 bits: functions of the labels and columns of all shared records. "
-                "They also show which nodes are split at all"
+                f"the values of all {count:,} leaves{of_each}, to 18 bits: functions of the labels and columns of all shared "
+                "records. They also show which nodes are split at all"
             )
             entries.append(Disclosure("leaf values", count, text + several))
         if train.metrics_by == "histogram" and (name == parties.active or job.evaluate.share_with_passive):

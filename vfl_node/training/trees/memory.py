@@ -64,7 +64,7 @@ def dealer_bytes(train: Trees, rows: int, of_all: Sequence[int]) -> int:
 def grown_at_once(train: Trees, rows: int, of_all: Sequence[int]) -> int:
     """How many trees of a round grow side by side; everybody must have the same number."""
     nodes = 1 << (train.depth - 1)
-    by_rows = GROWN_BYTES // (8 * NODE_NUMBERS * rows * nodes)
+    by_rows = GROWN_BYTES // max(1, 8 * NODE_NUMBERS * rows * nodes)  # an estimate may not know any rows
     return max(1, min(train.outputs, by_rows, GROWN_CANDIDATES // (sum(of_all) * nodes)))
 
 
