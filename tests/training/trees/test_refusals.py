@@ -210,7 +210,7 @@ def test_an_active_party_without_candidates_takes_part(world: Any, attempt: Any)
 def test_a_job_over_other_alignments_and_settings_is_refused(world: Any, attempt: Any) -> None:
     over = world()
     for train, evaluate in (
-        ({"classes": 3}, {}),
+        ({"classes": 65}, {}),
         ({"depth": 9}, {}),
         ({"target_range": (0, 1)}, {}),
         ({"task": "regression", "target_range": (1, 0)}, {}),

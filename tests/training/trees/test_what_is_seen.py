@@ -37,10 +37,13 @@ FAR_OFF = 5.0
         (2, {}),
         pytest.param(3, {}, marks=pytest.mark.slow),
         pytest.param(2, {"task": "regression"}, marks=pytest.mark.slow),
+        (2, {"classes": 3, "trees": 1}),
+        pytest.param(3, {"classes": 3, "row_fraction": 0.5}, marks=pytest.mark.slow),
     ],
 )
 def test_all_that_is_opened_and_dealt_is_uniform(world: Any, attempt: Any, parties: int, train: dict[str, Any]) -> None:
-    over, of = world(parties, people=150, numbers="task" in train), attempt({**HIDDEN, **train})
+    over = world(parties, people=150, classes=train.get("classes", 2), numbers="task" in train)
+    of = attempt({**HIDDEN, **train})
     with recorded() as found:
         of(over)
     assert len(found.seen) > 100

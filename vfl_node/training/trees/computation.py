@@ -164,7 +164,7 @@ async def compute(
         drawn, moved = training.draw_rows(number), []
         for some in plan.groups:
             pairs = await find_pairs(machine, plan, scores[some], targets[some], counted)
-            if drawn is not None:
+            if drawn is not None:  # in public, so without a message; x gets masks of its own in each tree
                 pairs = Shared(pairs.part * drawn, pairs.fraction)
             grown, of_group = await grow_trees(machine, plan, cells, pairs, scores[some])
             trees += grown
