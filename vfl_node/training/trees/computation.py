@@ -34,6 +34,7 @@ from vfl_node.training.shares.measuring import BINS, OutputTally, tally
 from vfl_node.training.shares.measuring import SCORE_FRACTION as TALLIED_FRACTION
 from vfl_node.training.shares.metric_noise import MetricNoise
 from vfl_node.training.trees.candidates import Candidates
+from vfl_node.training.trees.config import Trees
 from vfl_node.training.trees.gradients import find_pairs
 from vfl_node.training.trees.plan import PLACE_BITS, SCORE_FRACTION, TreesPlan
 from vfl_node.training.trees.tree import Tree, grow_tree
@@ -200,6 +201,7 @@ async def _measure(
         _tested_targets(targets[testing], numbers=training.metric_noise.numbers),
         both[testing],
         training.metric_noise,
+        far_score=Trees.far_score,
         bins=BINS,
         threshold=training.threshold,
         to=to,

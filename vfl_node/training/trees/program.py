@@ -27,7 +27,7 @@ from vfl_node.transport.generated.vfl.v1.shares_pb2 import DealingTerms, ShareCo
 class TreesProgram(Program[TreesTraining]):
     """Trees in shares (:mod:`vfl_node.training.trees.computation`), as a `Program`."""
 
-    version = 1
+    version = 2
     unit = "trees"
 
     @property

@@ -19,7 +19,9 @@ import torch
 from torch import Tensor
 
 from vfl_node.crypto.randomness import Randomness
+from vfl_node.crypto.shares.cells import bytes_of_cells
 from vfl_node.crypto.shares.machine import Party
+from vfl_node.crypto.shares.masked import slots_of
 from vfl_node.crypto.shares.ring import Ring
 from vfl_node.errors import PolicyError, ProtocolError, UsageError
 from vfl_node.process import failpoints
@@ -36,7 +38,7 @@ from vfl_node.training.shares.agreement import Brought
 from vfl_node.training.shares.dealing import Dealing
 from vfl_node.training.shares.kept import make_servable, to_tensors
 from vfl_node.training.shares.privacy import privacy_of
-from vfl_node.training.shares.results import measure, warnings
+from vfl_node.training.shares.results import count_beyond, measure, warnings
 from vfl_node.training.summary import Population, Summary
 from vfl_node.training.trainer import Coordination, Epoch, Trained, Trainer, TrainingData
 from vfl_node.training.trees.computation import Grown, TreesOutcome, TreesTraining, compute, first_scores
@@ -234,9 +236,14 @@ class _TreesAttempt:
         return TreesSection(
             trees=shapes.trees,
             depth=shapes.depth,
+            bins=self._train.bins,
             rounds=wire.rounds,
             bytes=wire.sent,
             dealer_bytes=corrections.received,
+            cells=shapes.rows * shapes.width,
+            slots=slots_of(shapes.rows),
+            once_bytes=bytes_of_cells(shapes.rows, shapes.widths)[self._place],
+            beyond=count_beyond(outcome.tallies),
             privacy=privacy_of(
                 session.job,
                 self._data.spent,
