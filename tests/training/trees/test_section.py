@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 from unittest import mock
 
+import numpy as np
 import pytest
 
 from vfl_node.crypto.shares.machine import Party, ShareMachine
@@ -39,8 +40,10 @@ def test_how_much_was_exchanged(world: Any, attempt: Any, silent: None, parties:
     assert (hub.bins, hub.cells, hub.slots, hub.once_bytes, hub.beyond) == (None,) * 5
     assert hub.dealer_bytes == sum(result.section.dealer_bytes for result in results)
     train = Trees.section_of(of.job(over))
-    words = results[0].section.words(ReportedTraining(train, "clinic", "active", "lab", "clinic", "lab", "hub", 3, 9, 1))
-    assert [term.title for term in words.panel.terms][2:5] == ["Sent, masked", "Of that cells, sent once", "From the dealer"]
+    words = results[1].section.words(ReportedTraining(train, "lab", "passive", "clinic", "clinic", "lab", "hub", 3, 9, 1))
+    terms = {term.title: term.values for term in words.panel.terms}
+    assert terms["Of that cells, sent once"] == ((results[1].section.once_bytes, " bytes"),)
+    assert len(terms["Own gains"]) == np.count_nonzero(list(results[1].section.gains.values())) > 0
 
 
 def test_without_metrics_nothing_is_said_of_scores(world: Any, attempt: Any) -> None:

@@ -96,6 +96,7 @@ class Grown:
     after: Any
     chosen: Any
     leaves: Any
+    gained: Any
 
 
 class Grower:
@@ -131,10 +132,10 @@ class Grower:
             machine.begin(f"tree {number}")
             pairs = await find_pairs(machine, plan, scores, targets if machine.place == 0 else 0 * targets, counted)
             before = scores.part
-            tree, scores = await grow_tree(machine, plan, cells, pairs, scores)
+            tree, scores, gained = await grow_tree(machine, plan, cells, pairs, scores)
             scores = Shared(scores.part & np.uint64((1 << PLACE_BITS) - 1), SCORE_FRACTION)
             chosen = [of.part for of in tree.chosen]
-            grown.append(Grown(pairs.part, before, scores.part, chosen, tree.leaves.part))
+            grown.append(Grown(pairs.part, before, scores.part, chosen, tree.leaves.part, gained.part))
         return grown
 
     def sum(self, number: int, name: str) -> Ints:
@@ -210,7 +211,7 @@ def test_every_node_splits_by_its_best_candidate_and_rows_go_where_that_says(
     mask = (1 << plan.index_bits) - 1
     for number in range(TREES):
         g, h = split(of.sum(number, "pairs"))
-        nodes = np.zeros(ROWS, np.int64)
+        nodes, gained = np.zeros(ROWS, np.int64), np.zeros(plan.width + 1, np.int64)
         for level in range(DEPTH):
             count = 1 << level
             every = np.column_stack([cells, np.ones(ROWS, np.bool_)]).astype(np.int64)
@@ -221,6 +222,7 @@ def test_every_node_splits_by_its_best_candidate_and_rows_go_where_that_says(
             np.testing.assert_array_equal(winners, words.max(axis=1))
             picks = of.picks(number, level)
             np.testing.assert_array_equal(picks, winners & mask)
+            np.add.at(gained, picks, winners - picks)
             np.testing.assert_array_equal(words & mask, np.broadcast_to(np.arange(plan.width + 1), words.shape))
             for node in range(count):
                 inside = nodes == node
@@ -231,6 +233,7 @@ def test_every_node_splits_by_its_best_candidate_and_rows_go_where_that_says(
                 assert np.abs(said - true)[sure].max() <= 3 / 256 + 1e-4 * np.abs(true).max()
                 assert true[picks[node]] >= true.max() - 2**-7 - 3 / 256
             nodes = step(nodes, picks.tolist(), cells)
+        np.testing.assert_array_equal(of.sum(number, "gained"), gained[:-1])
         leaves = of.sum(number, "leaves")
         moved = of.scores(number, "after") - of.scores(number, "before")
         np.testing.assert_array_equal(moved, leaves[nodes])

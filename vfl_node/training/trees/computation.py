@@ -6,7 +6,8 @@
     both        w in shares: 1 where a row is every party's and is trained on; and w under a mask
     tree t      gradients and one tree, for each tree
     measure     a histogram of scores by label on the rows held out; only sums with noise are opened
-    reveal      each party's splits to it, and the leaves to the active one, if the job says so
+    gains       how much each column gains in all trees, in shares, if the job says that it is opened
+    reveal      each party's splits and its columns' gains to it, and the leaves to the active one, if the job says so
 
 Each line is a section (:class:`vfl_node.crypto.shares.machine.ShareMachine`), so a restarted party goes on at a tree: its cells
 go once more over the wire, under the same masks, since they are the same. What is opened depends on shapes alone: all levels of
@@ -53,7 +54,7 @@ class TreesTraining:
         metric_noise: of the sums that metrics are made of.
         threshold: probability from which on label 1 is predicted.
         told: whether passive parties get the metrics, too.
-        reveals: whether splits are opened to their owners.
+        reveals: whether splits and columns' gains are opened to their owners.
         leaves: whether leaves are opened to the active party.
     """
 
@@ -91,10 +92,12 @@ class Grown:
 
     Attributes:
         scores: uint64[n], modulo 2^:data:`~.plan.PLACE_BITS`.
+        gains: uint64[W], how much each candidate has gained, with as many fractional bits as gain and number of a word have.
         trees: so far.
     """
 
     scores: Ring
+    gains: Ring
     trees: tuple[Tree, ...] = ()
 
 
@@ -106,12 +109,14 @@ class TreesOutcome:
         grown: its shares.
         splits: for each tree and node, level by level, the number of its own candidate that was chosen; −1: none of its own.
             Empty if they are not opened.
+        gains: float64[C], how much each of its own columns with candidates has gained in all trees. Empty likewise.
         leaves: float64[trees, 2^depth] at the active party, if they are opened; else empty.
         tallies: empty at a party that is not told.
     """
 
     grown: Grown
     splits: NDArray[np.int64]
+    gains: NDArray[np.float64]
     leaves: NDArray[np.float64]
     tallies: tuple[OutputTally, ...]
 
@@ -142,22 +147,26 @@ async def compute(
     both, counted = await _multiply_bits(machine, training, own)
     targets = own.targets if own else np.zeros(plan.rows, np.uint64)
     scores = Shared(start.scores if start else first_scores(plan.rows, own), SCORE_FRACTION)
+    gains = Shared(start.gains if start else np.zeros(plan.width, np.uint64), plan.gain_fraction + plan.index_bits)
     trees = list(start.trees) if start else [Tree.nothing(plan)] * first  # of which the dealer has no share
     for number in range(first, plan.trees):
         machine.begin(f"tree {number}")
         pairs = await find_pairs(machine, plan, scores, targets, counted)
-        tree, scores = await grow_tree(machine, plan, cells, pairs, scores)
+        tree, scores, gained = await grow_tree(machine, plan, cells, pairs, scores)
         scores = Shared(scores.part & np.uint64((1 << PLACE_BITS) - 1), SCORE_FRACTION)
+        gains += gained
         trees.append(tree)
-        await after(number, Grown(scores.part, tuple(trees)))
+        await after(number, Grown(scores.part, gains.part, tuple(trees)))
     machine.begin("measure")
     tallies: list[OutputTally] = []
     if len(training.testing):
         tallies = await _measure(machine, training, scores, targets, both)
+    by_column = await _sum_columns(machine, plan, gains, own) if training.reveals else []
     machine.begin("reveal")
     splits = await _reveal_splits(machine, plan, trees) if training.reveals else np.zeros((0, 0), np.int64)
+    gained = await _reveal_gains(machine, by_column, own)
     leaves = await _reveal_leaves(machine, trees) if training.leaves else np.zeros((0, 0))
-    return TreesOutcome(Grown(scores.part, tuple(trees)), splits, leaves, tuple(tallies))
+    return TreesOutcome(Grown(scores.part, gains.part, tuple(trees)), splits, gained, leaves, tuple(tallies))
 
 
 def first_scores(rows: int, own: TreesOwn | None) -> Ring:
@@ -228,6 +237,31 @@ async def _reveal_splits(machine: ShareMachine, plan: TreesPlan, trees: Sequence
         return np.zeros((0, 0), np.int64)
     mine = opened[machine.place]
     return np.where(mine.any(axis=1), mine.argmax(axis=1), -1).reshape(len(trees), -1)
+
+
+async def _sum_columns(machine: ShareMachine, plan: TreesPlan, gains: Shared, own: TreesOwn | None) -> list[Shared]:
+    """Of each party what its columns up to each one have gained, [W]: at the last candidate of a column, and 0 elsewhere.
+
+    Which one that is, the owner alone knows. So what all candidates up to each one have gained is multiplied by its bit.
+    """
+    machine.begin("gains")
+    ends, firsts = own.candidates.ends if own else None, np.cumsum(plan.widths)[:-1]
+    known = await machine.run(
+        *(mask_known(owner, (width,), 0, ends if machine.place == owner else None) for owner, width in enumerate(plan.widths))
+    )
+    upward = [Shared(np.cumsum(part, dtype=np.uint64), gains.fraction) for part in np.split(gains.part, firsts)]
+    return await machine.run(*(known_product(*pair, "numbers") for pair in zip(known, upward, strict=True)))
+
+
+async def _reveal_gains(machine: ShareMachine, sums: Sequence[Shared], own: TreesOwn | None) -> NDArray[np.float64]:
+    """How much each of its columns has gained to each party, float64[C], of :func:`_sum_columns`."""
+    if not sums:
+        return np.zeros(0)
+    opened = await machine.run(*(reveal(total, owner) for owner, total in enumerate(sums)))
+    if own is None:
+        return np.zeros(0)
+    upward = opened[machine.place][own.candidates.ends > 0]
+    return decode(np.diff(upward, prepend=np.uint64(0)), sums[0].fraction)
 
 
 async def _reveal_leaves(machine: ShareMachine, trees: Sequence[Tree]) -> NDArray[np.float64]:

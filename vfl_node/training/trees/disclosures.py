@@ -36,7 +36,10 @@ def learns(
         ]
         if train.reveal == "owners":
             text = f"which of its own candidates splits each node, and which nodes it does not split{several}. On each side of "
-            text += f"such a split are at least {train.least_rows:,} shared records"
+            text += (
+                f"such a split are at least {train.least_rows:,} shared records. Also how much the splits of each of its own "
+            )
+            text += "columns gain in all trees, to 8 bits: functions of the labels of all shared records"
             entries.append(Disclosure("splits", width.get(name), text))
         if train.leaves == "active" and name == parties.active:
             count = train.trees << train.depth

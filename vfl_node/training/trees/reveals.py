@@ -18,7 +18,8 @@ def declare(job: Job) -> Iterator[Declaration]:
         yield Declaration(name, "masked values", f"from {others} uniform numbers, which tell nothing")
         yield Declaration(name, "features", f"how many candidates for splits each of {others} has")
         if train.reveal == "owners":
-            text = "which of its own candidates splits each node, without a bound on what that tells of one record"
+            text = "which of its own candidates splits each node, and how much each of its own columns gains in all trees, "
+            text += "without a bound on what that tells of one record"
             yield Declaration(name, "splits", text)
         if train.leaves == "active" and name == parties.active:
             text = "the values of all leaves, and so which nodes are split, without a bound on what they tell of one record"

@@ -49,6 +49,9 @@ class TreesSection(TrainerSection):
     columns: dict[str, Count] = Field(default_factory=dict, description="data party → candidates for splits")
     dropped: tuple[str, ...] = Field(default=(), description="this party's own columns without candidates")
     splits: tuple[OwnSplit, ...] = Field(default=(), description="nodes that this party's own columns split")
+    gains: dict[str, float] = Field(
+        default_factory=dict, description="this party's own column with candidates → how much its splits gain in all trees"
+    )
     leaves: tuple[tuple[float, ...], ...] = Field(
         default=(), description="values of the leaves of each tree, from left to right, at the active party"
     )
@@ -63,6 +66,7 @@ class TreesSection(TrainerSection):
             used[name] = used.get(name, 0) + 1
         unused = tuple((Code(name),) for name in self.dropped)
         most = sorted(used.items(), key=lambda pair: (-pair[1], pair[0]))[:8]
+        gains = sorted(((name, gain) for name, gain in self.gains.items() if gain), key=lambda pair: (-pair[1], pair[0]))[:8]
         return TrainingWords(
             leaks=LEAKS,
             figures=(Figure(self.rounds, "rounds in shares"),),
@@ -79,6 +83,7 @@ class TreesSection(TrainerSection):
                     Term("From the dealer", ((self.dealer_bytes, " bytes"),)),
                     Term("Candidates for splits", tuple((f"{name}\u00a0", columns) for name, columns in self.columns.items())),
                     *([Term("Own splits", tuple((Code(name), f"\u00a0{count}") for name, count in most))] if most else []),
+                    *([Term("Own gains", tuple((Code(name), f"\u00a0{gain:.4g}") for name, gain in gains))] if gains else []),
                     *([Term("Columns without candidates", unused)] if unused else []),
                 ),
             ),

@@ -214,7 +214,11 @@ class _TreesAttempt:
         meta = {"schedule": schedule, "context": context, "epochs": figures}
         self._checkpoints.save(
             f"tree-{number + 1:06}",
-            {"scores": _tensor(grown.scores), **to_tensors(list_shares(np.zeros(1, np.uint64), grown.trees))},
+            {
+                "scores": _tensor(grown.scores),
+                "gains": _tensor(grown.gains),
+                **to_tensors(list_shares(np.zeros(1, np.uint64), grown.trees)),
+            },
             meta,
         )
 
@@ -256,6 +260,7 @@ class _TreesAttempt:
             columns=dict(zip(self._parties.data, shapes.widths, strict=True)),
             dropped=inputs.dropped,
             splits=splits,
+            gains={each.name: gain for each, gain in zip(inputs.columns.columns, outcome.gains.tolist(), strict=False)},
             leaves=tuple(tuple(leaves) for leaves in outcome.leaves.tolist()),
         )
 
@@ -302,7 +307,7 @@ def _check_size(rows: int, width: int) -> None:
 def _from_tensors(tensors: Mapping[str, Tensor], depth: int) -> Grown:
     """What a checkpoint has."""
     shares = [_ring(tensors[f"share {index}"]) for index in range(depth + 2)]
-    return Grown(_ring(tensors["scores"]), tuple(join_shares(shares, depth)[1]))
+    return Grown(_ring(tensors["scores"]), _ring(tensors["gains"]), tuple(join_shares(shares, depth)[1]))
 
 
 def _tensor(part: Ring) -> Tensor:
