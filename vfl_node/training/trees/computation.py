@@ -152,9 +152,9 @@ async def compute(
     for number in range(first, plan.trees):
         machine.begin(f"tree {number}")
         pairs = await find_pairs(machine, plan, scores, targets, counted)
-        tree, scores, gained = await grow_tree(machine, plan, cells, pairs, scores)
+        tree, scores, more = await grow_tree(machine, plan, cells, pairs, scores)
         scores = Shared(scores.part & np.uint64((1 << PLACE_BITS) - 1), SCORE_FRACTION)
-        gains += gained
+        gains += more
         trees.append(tree)
         await after(number, Grown(scores.part, gains.part, tuple(trees)))
     machine.begin("measure")

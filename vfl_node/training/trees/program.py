@@ -34,7 +34,7 @@ class TreesProgram(Program[TreesTraining]):
     def _train(self) -> Trees:
         return Trees.section_of(self.job)
 
-    def public(self, said: ShareContext) -> Mapping[str, Any]:
+    def public(self, said: ShareContext | DealingTerms) -> Mapping[str, Any]:
         """All constants that values are made of."""
         plan = self.shapes(said.batch_rows, said.widths)
         series = SIGMOID[TERMS]

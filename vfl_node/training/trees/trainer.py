@@ -128,6 +128,7 @@ class _TreesAttempt:
             batch_rows=rows,
             divisor=rows,
             epoch=first,
+            program=agreement.program_of(self._program, context),
         )
         plan, dealer = self._program.plan(said), session.coordinator
         assert dealer is not None
