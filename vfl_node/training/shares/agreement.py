@@ -11,6 +11,7 @@ from typing import Any
 from vfl_node.crypto.shares.sines import TABLES_DIGEST, tables_digest
 from vfl_node.errors import ProtocolError, StateError
 from vfl_node.session.session import Session
+from vfl_node.training.shares.config import SharesConfig
 from vfl_node.training.shares.program import Program
 from vfl_node.transport.generated.vfl.v1.shares_pb2 import DealingTerms, ShareContext, ShareInputs
 from vfl_node.version import VERSION
@@ -137,7 +138,7 @@ def check_terms(said: DealingTerms, peer: str, session: Session, program: Progra
         )
     if said.program != program_of(program, said):
         raise ProtocolError(
-            f"{peer} trains {session.job.train.algorithm} with other constants than this coordinator, which has version "
+            f"{peer} trains {SharesConfig.section_of(session.job).title} with other constants than this coordinator, which has version "
             f"{program.version} of it (vfl-node {VERSION})",
             code="E_COUNT",
             hint=f"compare versions with the owner of {peer}, install the same one at all parties, and submit the job again",
