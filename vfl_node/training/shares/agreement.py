@@ -137,8 +137,9 @@ def check_terms(said: DealingTerms, peer: str, session: Session, program: Progra
             hint=f"ask the owner of {peer} whether it runs another version, and submit the job again",
         )
     if said.program != program_of(program, said):
+        title = SharesConfig.section_of(session.job).title
         raise ProtocolError(
-            f"{peer} trains {SharesConfig.section_of(session.job).title} with other constants than this coordinator, which has version "
+            f"{peer} trains {title} with other constants than this coordinator, which has version "
             f"{program.version} of it (vfl-node {VERSION})",
             code="E_COUNT",
             hint=f"compare versions with the owner of {peer}, install the same one at all parties, and submit the job again",
