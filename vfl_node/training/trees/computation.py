@@ -240,7 +240,7 @@ async def _reveal_splits(machine: ShareMachine, plan: TreesPlan, trees: Sequence
 
 
 async def _sum_columns(machine: ShareMachine, plan: TreesPlan, gains: Shared, own: TreesOwn | None) -> list[Shared]:
-    """Of each party what its columns up to each one have gained, [W]: at the last candidate of a column, and 0 elsewhere.
+    """Gains of all columns up to each one, [W] of each party: at the last candidate of a column, and 0 elsewhere.
 
     Which one that is, the owner alone knows. So what all candidates up to each one have gained is multiplied by its bit.
     """

@@ -10,6 +10,12 @@ from vfl_node.training.shares.metric_noise import sums_text
 from vfl_node.training.trees.config import Trees
 
 
+OF_A_COLUMN = (
+    "The number hints at how many columns there are and of which kinds: a column of numbers with missing values has about twice "
+    "as many as one without"
+)
+
+
 def learns(
     job: Job, rows: int | None, widths: Sequence[int], *, counted: int | None = None, number: int = 1
 ) -> Mapping[str, tuple[Disclosure, ...]]:
@@ -30,7 +36,7 @@ def learns(
     for name in parties.data:
         entries = [Disclosure("masked values", rows, masked)]
         entries += [
-            Disclosure("features", count, f"how many candidates for splits {other} has: {count}")
+            Disclosure("features", count, f"how many candidates for splits {other} has: {count}. {OF_A_COLUMN}")
             for other, count in width.items()
             if other != name
         ]

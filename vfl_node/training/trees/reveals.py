@@ -16,7 +16,9 @@ def declare(job: Job) -> Iterator[Declaration]:
     for name in parties.data:
         others = " and ".join(parties.others(name))
         yield Declaration(name, "masked values", f"from {others} uniform numbers, which tell nothing")
-        yield Declaration(name, "features", f"how many candidates for splits each of {others} has")
+        yield Declaration(
+            name, "features", f"how many candidates for splits each of {others} has, which hints at columns and missing values"
+        )
         if train.reveal == "owners":
             text = "which of its own candidates splits each node, and how much each of its own columns gains in all trees, "
             text += "without a bound on what that tells of one record"
