@@ -13,7 +13,7 @@ from vfl_node.crypto.shares.masked import slots_of
 from vfl_node.job.costs import Beside
 from vfl_node.training.trees import costs, memory
 from vfl_node.training.trees.computation import Grown, compute
-from vfl_node.training.trees.config import Trees
+from vfl_node.training.trees.config import MOST_ROWS, Trees
 from vfl_node.training.trees.costs import TreesTrainingPlan
 from vfl_node.training.trees.program import TreesProgram
 from vfl_node.transport.generated.vfl.v1.shares_pb2 import DealingTerms
@@ -53,6 +53,13 @@ def test_an_estimate_is_what_the_program_sends(
     assert said.steps == (rounds if parties > 2 else ceil(rounds / 2))
     found = said.active_bytes, said.passive_bytes, said.coordinator_bytes
     assert found == pytest.approx((active, passive, dealt), rel=1e-4, abs=8 * 2 * rounds)
+
+
+@pytest.mark.parametrize("rows", [0, 1, MOST_ROWS, 10 * MOST_ROWS])
+def test_estimates_of_no_rows_and_of_more_than_there_may_be(world: Any, attempt: Any, rows: int) -> None:
+    job = attempt().job(world())
+    said = TreesTrainingPlan(Trees.section_of(job), 1, Beside(columns=(2, 1))).cost(job.evaluate, rows, "psu")
+    assert min(said.active_bytes, said.passive_bytes, said.coordinator_bytes) > 0
 
 
 def test_rows_for_which_there_are_no_more_slots_and_rows_for_which_there_are() -> None:

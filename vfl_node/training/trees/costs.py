@@ -16,7 +16,7 @@ from vfl_node.job.evaluate import Evaluate
 from vfl_node.roles import DataRole
 from vfl_node.training.shares.plan import SharesPlan
 from vfl_node.training.trees import memory
-from vfl_node.training.trees.config import Trees
+from vfl_node.training.trees.config import MOST_ROWS, Trees
 
 if TYPE_CHECKING:
     from vfl_node.crypto.shares.functions import Guess
@@ -88,7 +88,7 @@ def _count(train: Trees, widths: tuple[int, ...], rows: int, tested: int, told: 
     from vfl_node.crypto.shares.tallies import rows_at_once
     from vfl_node.training.shares.measuring import BINS
 
-    guess = _plan_of(train, widths, rows, 1).guess
+    guess = _plan_of(train, widths, min(max(rows, 1), MOST_ROWS), 1).guess
 
     def run(rows: int, trees: int = 1, tested: int = 0) -> np.ndarray:
         return np.array(_run(train, widths, told, guess, rows=rows, trees=trees, tested=tested), np.float64)

@@ -9,10 +9,9 @@ from vfl_node.ledger import Disclosure
 from vfl_node.training.shares.metric_noise import sums_text
 from vfl_node.training.trees.config import Trees
 
-
 OF_A_COLUMN = (
-    "The number hints at how many columns there are and of which kinds: a column of numbers with missing values has about twice "
-    "as many as one without"
+    "The number hints at how many columns there are, and at missing values: a column of numbers with some of them has about "
+    "twice as many as one without"
 )
 
 
