@@ -51,11 +51,13 @@ class PlainTree:
     Attributes:
         picks: of each level the candidate of each node; W: none.
         leaves: from left to right.
+        gained: of each candidate in the nodes that it splits, [W].
         nearest: by how much gain the closest decision of a node was won.
     """
 
     picks: tuple[tuple[int, ...], ...]
     leaves: Floats
+    gained: Floats
     nearest: float
 
 
@@ -67,12 +69,14 @@ def boost(
     for number in range(plan.trees):
         g, h = (counts(number) * each for each in derivatives(plan, scores, targets))
         nodes, picks, nearest = np.zeros(len(targets), np.int64), [], np.inf
+        gained = np.zeros(cells.shape[1] + 1)
         for level in range(plan.depth):
             each = [gains(plan, cells[nodes == node], g[nodes == node], h[nodes == node]) for node in range(1 << level)]
             picks.append(tuple(int(of.argmax()) for of in each))
             for of in each:
                 second, best = np.sort(of)[-2:]
                 nearest = min(nearest, best - second)
+                gained[of.argmax()] += best
             nodes = step(nodes, picks[-1], cells)
         leaves = np.zeros(2 << (plan.depth - 1))
         for leaf in range(len(leaves)):
@@ -80,5 +84,5 @@ def boost(
             leaves[leaf] = -plan.rate * g[inside].sum() / (h[inside].sum() + plan.l2)
         leaves = cap(plan, leaves)
         scores = scores + leaves[nodes]
-        trees.append(PlainTree(tuple(picks), leaves, nearest))
+        trees.append(PlainTree(tuple(picks), leaves, gained[:-1], nearest))
     return trees, scores

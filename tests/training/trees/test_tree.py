@@ -100,6 +100,7 @@ class Grown:
     after: Any
     chosen: Any
     leaves: Any
+    gained: Any
 
 
 class Grower:
@@ -137,12 +138,12 @@ class Grower:
                 before = scores[group][some] if number == 0 else scores[group]
                 own = targets[some] if machine.place == 0 else 0 * targets[some]
                 pairs = await find_pairs(machine, plan, before, own, counted)
-                trees, after = await grow_trees(machine, plan, cells, pairs, before)
+                trees, after, gained = await grow_trees(machine, plan, cells, pairs, before)
                 after = Shared(after.part & np.uint64((1 << PLACE_BITS) - 1), SCORE_FRACTION)
                 scores[group] = after
                 for k, tree in enumerate(trees):
                     chosen = [of.part for of in tree.chosen]
-                    grown.append(Grown(pairs.part[k], before.part[k], after.part[k], chosen, tree.leaves.part))
+                    grown.append(Grown(pairs.part[k], before.part[k], after.part[k], chosen, tree.leaves.part, gained.part))
         return grown
 
     def sum(self, number: int, name: str) -> Ints:
@@ -227,6 +228,7 @@ def test_every_node_splits_by_its_best_candidate_and_rows_go_where_that_says(
     of = grown(parties, loss, **rest)
     plan, cells = of.plan, of.case.cells
     mask = (1 << plan.index_bits) - 1
+    gained = np.zeros((TREES * plan.outputs, plan.width + 1), np.int64)
     for number in trees_of(of):
         g, h = split(of.sum(number, "pairs"))
         nodes = np.zeros(ROWS, np.int64)
@@ -240,6 +242,7 @@ def test_every_node_splits_by_its_best_candidate_and_rows_go_where_that_says(
             np.testing.assert_array_equal(winners, words.max(axis=1))
             picks = of.picks(number, level)
             np.testing.assert_array_equal(picks, winners & mask)
+            np.add.at(gained[number], picks, winners - picks)
             np.testing.assert_array_equal(words & mask, np.broadcast_to(np.arange(plan.width + 1), words.shape))
             for node in range(count):
                 inside = nodes == node
@@ -250,6 +253,10 @@ def test_every_node_splits_by_its_best_candidate_and_rows_go_where_that_says(
                 assert np.abs(said - true)[sure].max() <= 3 / 256 + 1e-4 * np.abs(true).max()
                 assert true[picks[node]] >= true.max() - 2**-7 - 3 / 256
             nodes = step(nodes, picks.tolist(), cells)
+        group = next(some for some in plan.groups if number % plan.outputs < some.stop)
+        if (number + 1) % plan.outputs == group.stop % plan.outputs:  # those before it have grown beside it
+            beside = slice(number + 1 - (group.stop - group.start), number + 1)
+            np.testing.assert_array_equal(of.sum(number, "gained"), gained[beside, :-1].sum(axis=0))
         leaves = of.sum(number, "leaves")
         moved = of.scores(number, "after") - of.scores(number, "before")
         np.testing.assert_array_equal(moved, leaves[nodes])

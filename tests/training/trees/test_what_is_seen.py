@@ -153,11 +153,11 @@ def test_no_more_is_opened_and_told_than_the_job_says(world: Any, attempt: Any, 
     over, of = world(people=400), attempt({"reveal": reveal, "leaves": leaves})
     results: list[Any] = []
     told = opened_at_the_end(lambda: results.extend(of(over)))
-    expected = ["clinic", "lab"] * (reveal == "owners") + ["clinic"] * (leaves == "active")
+    expected = 2 * ["clinic", "lab"] * (reveal == "owners") + ["clinic"] * (leaves == "active")  # splits, and gains
     assert sorted(told) == sorted(expected)
     for name, result in zip(over.data, results, strict=True):
         section, words = result.section, {entry.what for entry in result.disclosures[name]}
-        assert bool(section.splits) == ("splits" in words) == (reveal == "owners")
+        assert bool(section.splits) == any(section.gains.values()) == ("splits" in words) == (reveal == "owners")
         assert bool(section.leaves) == ("leaf values" in words) == (leaves == "active" and name == "clinic")
         assert {"masked values", "features"} <= words
         assert ("metrics" in words) == (name == "clinic")
@@ -177,4 +177,4 @@ def test_masks_are_drawn_once_and_belong_to_one_context(world: Any, attempt: Any
         attempt()(world(3))
     assert len(drawn) == len(set(drawn)) > 500
     assert len({context for _, context, *_ in drawn}) == 1
-    assert {section for *_, section, _, _ in drawn} == {"cells", "both", "tree 0", "tree 1", "tree 2", "measure"}
+    assert {section for *_, section, _, _ in drawn} == {"cells", "both", "tree 0", "tree 1", "tree 2", "measure", "gains"}

@@ -114,6 +114,7 @@ class _Training:
             batch_rows=context.batch_rows,
             divisor=context.divisor,
             epoch=first,
+            program=agreement.program_of(self._program, context),
         )
         plan = self._program.plan(said)
         dealer = session.coordinator

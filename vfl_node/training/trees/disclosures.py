@@ -9,6 +9,11 @@ from vfl_node.ledger import Disclosure
 from vfl_node.training.shares.metric_noise import sums_text
 from vfl_node.training.trees.config import Trees
 
+OF_A_COLUMN = (
+    "The number hints at how many columns there are, and at missing values: a column of numbers with some of them has about "
+    "twice as many as one without"
+)
+
 
 def learns(
     job: Job, rows: int | None, widths: Sequence[int], *, counted: int | None = None, number: int = 1
@@ -32,13 +37,15 @@ def learns(
     for name in parties.data:
         entries = [Disclosure("masked values", rows, masked)]
         entries += [
-            Disclosure("features", count, f"how many candidates for splits {other} has: {count}")
+            Disclosure("features", count, f"how many candidates for splits {other} has: {count}. {OF_A_COLUMN}")
             for other, count in width.items()
             if other != name
         ]
         if train.reveal == "owners":
             text = f"which of its own candidates splits each node{of_each}, and which nodes it does not split{several}. On "
-            text += f"each side of such a split are at least {train.least_rows:,} shared records{of_these}"
+            text += f"each side of such a split are at least {train.least_rows:,} shared records{of_these}. Also how much the "
+            text += "splits of each of its own columns gain in all trees, to 8 bits: functions of the labels of all shared "
+            text += "records"
             entries.append(Disclosure("splits", width.get(name), text))
         if train.leaves == "active" and name == parties.active:
             count = train.trees * train.outputs << train.depth

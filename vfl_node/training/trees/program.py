@@ -27,14 +27,14 @@ from vfl_node.transport.generated.vfl.v1.shares_pb2 import DealingTerms, ShareCo
 class TreesProgram(Program[TreesTraining]):
     """Trees in shares (:mod:`vfl_node.training.trees.computation`), as a `Program`."""
 
-    version = 1
+    version = 2
     unit = "trees"
 
     @property
     def _train(self) -> Trees:
         return Trees.section_of(self.job)
 
-    def public(self, said: ShareContext) -> Mapping[str, Any]:
+    def public(self, said: ShareContext | DealingTerms) -> Mapping[str, Any]:
         """All constants that values are made of."""
         plan = self.shapes(said.batch_rows, said.widths)
         series = SIGMOID[TERMS]

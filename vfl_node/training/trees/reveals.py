@@ -17,9 +17,12 @@ def declare(job: Job) -> Iterator[Declaration]:
     for name in parties.data:
         others = " and ".join(parties.others(name))
         yield Declaration(name, "masked values", f"from {others} uniform numbers, which tell nothing")
-        yield Declaration(name, "features", f"how many candidates for splits each of {others} has")
+        yield Declaration(
+            name, "features", f"how many candidates for splits each of {others} has, which hints at columns and missing values"
+        )
         if train.reveal == "owners":
-            text = f"which of its own candidates splits each node{of_each}, without a bound on what that tells of one record"
+            text = f"which of its own candidates splits each node{of_each}, and how much each of its own columns gains in all "
+            text += "trees, without a bound on what that tells of one record"
             yield Declaration(name, "splits", text)
         if train.leaves == "active" and name == parties.active:
             told = f"the values of all leaves{of_each}, and so which nodes are split"

@@ -19,7 +19,9 @@ import torch
 from torch import Tensor
 
 from vfl_node.crypto.randomness import Randomness
+from vfl_node.crypto.shares.cells import bytes_of_cells
 from vfl_node.crypto.shares.machine import Party
+from vfl_node.crypto.shares.masked import slots_of
 from vfl_node.crypto.shares.ring import Ring
 from vfl_node.errors import PolicyError, ProtocolError, UsageError
 from vfl_node.process import failpoints
@@ -36,7 +38,7 @@ from vfl_node.training.shares.agreement import Brought
 from vfl_node.training.shares.dealing import Dealing
 from vfl_node.training.shares.kept import make_servable, to_tensors
 from vfl_node.training.shares.privacy import privacy_of
-from vfl_node.training.shares.results import measure, warnings
+from vfl_node.training.shares.results import count_beyond, measure, warnings
 from vfl_node.training.summary import Population, Summary
 from vfl_node.training.trainer import Coordination, Epoch, Trained, Trainer, TrainingData
 from vfl_node.training.trees.computation import Grown, TreesOutcome, TreesTraining, compute, first_scores
@@ -126,6 +128,7 @@ class _TreesAttempt:
             batch_rows=rows,
             divisor=rows,
             epoch=first,
+            program=agreement.program_of(self._program, context),
         )
         plan, dealer = self._program.plan(said), session.coordinator
         assert dealer is not None
@@ -212,7 +215,11 @@ class _TreesAttempt:
         meta = {"schedule": schedule, "context": context, "epochs": figures}
         self._checkpoints.save(
             f"tree-{number + 1:06}",
-            {"scores": _tensor(grown.scores), **to_tensors(list_shares(np.zeros(1, np.uint64), grown.trees))},
+            {
+                "scores": _tensor(grown.scores),
+                "gains": _tensor(grown.gains),
+                **to_tensors(list_shares(np.zeros(1, np.uint64), grown.trees)),
+            },
             meta,
         )
 
@@ -239,9 +246,14 @@ class _TreesAttempt:
         return TreesSection(
             trees=shapes.trees,
             depth=shapes.depth,
+            bins=self._train.bins,
             rounds=wire.rounds,
             bytes=wire.sent,
             dealer_bytes=corrections.received,
+            cells=shapes.rows * shapes.width,
+            slots=slots_of(shapes.rows),
+            once_bytes=bytes_of_cells(shapes.rows, shapes.widths)[self._place],
+            beyond=count_beyond(outcome.tallies),
             privacy=privacy_of(
                 session.job,
                 self._data.spent,
@@ -254,6 +266,7 @@ class _TreesAttempt:
             columns=dict(zip(self._parties.data, shapes.widths, strict=True)),
             dropped=inputs.dropped,
             splits=splits,
+            gains={each.name: gain for each, gain in zip(inputs.columns.columns, outcome.gains.tolist(), strict=False)},
             leaves=tuple(tuple(leaves) for leaves in outcome.leaves.tolist()),
         )
 
@@ -300,7 +313,7 @@ def _check_size(rows: int, width: int) -> None:
 def _from_tensors(tensors: Mapping[str, Tensor], depth: int) -> Grown:
     """What a checkpoint has."""
     shares = [_ring(tensors[f"share {index}"]) for index in range(depth + 2)]
-    return Grown(_ring(tensors["scores"]), tuple(join_shares(shares, depth)[1]))
+    return Grown(_ring(tensors["scores"]), _ring(tensors["gains"]), tuple(join_shares(shares, depth)[1]))
 
 
 def _tensor(part: Ring) -> Tensor:

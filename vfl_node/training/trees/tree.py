@@ -69,8 +69,10 @@ class Tree:
 
 async def grow_trees(
     machine: ShareMachine, plan: TreesPlan, cells: Sequence[MaskedCells], pairs: Shared, scores: Shared
-) -> tuple[list[Tree], Shared]:
-    """One more tree for each of T outputs, side by side, and the scores with them.
+) -> tuple[list[Tree], Shared, Shared]:
+    """One more tree for each of T outputs, side by side, the scores with them, and what candidates gained, [W].
+
+    Gains are those of all T trees together, as of :func:`_add_gains`.
 
     Args:
         machine: of whoever runs it.
@@ -83,13 +85,15 @@ async def grow_trees(
     (x,) = await machine.run(mask_apart(pairs, machine.parties))
     z, left = _everywhere(plan.rows, trees), x
     base, above, chosen = Shared(np.zeros((trees, 1), np.uint64), VALUE_FRACTION), None, []
+    gained = Shared(np.zeros(plan.width, np.uint64), plan.gain_fraction + plan.index_bits)
     for level in range(plan.depth):
         sums = await _sum_level(machine, plan, cells, left)
         if above is not None:
             sums = _split_sums(above, sums)
         above = sums
         splits = await choose_splits(machine, plan, sums, base)
-        flags, ways, base = await _route(machine, plan, cells, splits, z, base, trees)
+        flags, ways, base, more = await _route(machine, plan, cells, splits, z, base, trees)
+        gained += more
         chosen.append(unpack_bits(flags.part, (trees, 1 << level, plan.width)))
         if level + 1 < plan.depth:
             (shown,) = await machine.run(show_bits(ways))
@@ -103,7 +107,7 @@ async def grow_trees(
     of_trees = Shared(leaves.part.reshape(trees, -1), leaves.fraction)
     added = await add_leaves(machine, z, ways, of_trees)
     grown = [Tree(tuple(Bits(pack_bits(level[tree])) for level in chosen), of_trees[tree]) for tree in range(trees)]
-    return grown, scores + added
+    return grown, scores + added, gained
 
 
 def _everywhere(rows: int, trees: int = 1) -> Opened:
@@ -122,8 +126,8 @@ async def _sum_level(machine: ShareMachine, plan: TreesPlan, cells: Sequence[Mas
 
 async def _route(
     machine: ShareMachine, plan: TreesPlan, cells: Sequence[MaskedCells], splits: Splits, z: Opened, base: Shared, trees: int
-) -> tuple[Bits, Bits, Shared]:
-    """The chosen candidates, bits [K, W], which rows go left, bits [T, n], and the values of all children, [2·K, 1]."""
+) -> tuple[Bits, Bits, Shared, Shared]:
+    """The chosen candidates, bits [K, W], which rows go left, bits [T, n], the values of children, [2·K, 1], and gains, [W]."""
     bits, width, count = plan.index_bits, plan.width, len(splits.words.part)
     (index,) = await machine.run(mask_value(splits.words, bits))
     flags, places = await machine.run(deal_flags(index, bits, width), deal_places(index, bits, width + 1))
@@ -131,21 +135,30 @@ async def _route(
     for each in cells:
         picks.append(pick_cells(each, Bits(pack_bits(chosen[:, first : first + each.width])), count))
         first += each.width
-    opened, *picked = await machine.run(mask_value(places), *picks)
+    opened, words, *picked = await machine.run(mask_value(places), mask_value(splits.words), *picks)
     rows = words_of(count * plan.rows)
     ways = Bits(np.bitwise_xor.reduce([np.zeros(rows, np.uint64), *(each.part for each in picked)]))
     if count > trees:
         (shown,) = await machine.run(show_bits(ways))
         (ways,) = await machine.run(_select_ways(shown, z, trees))
     values = splits.values
-    of_left, of_right, of_node = await machine.run(
+    of_left, of_right, of_node, of_words = await machine.run(
         product(opened[:, :width], values[:, :width], "numbers"),
         product(opened[:, :width], values[:, width : 2 * width], "numbers"),
         product(opened[:, width:], values[:, 2 * width :], "numbers"),
+        product(opened[:, :width].transposed, words[:, None]),
     )
     changes = [of_left.sum(axis=1), of_right.sum(axis=1) + of_node[:, 0]]
     children = [base[:, 0] + changes[0], base[:, 0] + changes[1]]
-    return flags, ways, Shared(np.stack([each.part for each in children], axis=1).reshape(-1, 1), base.fraction)
+    below = Shared(np.stack([each.part for each in children], axis=1).reshape(-1, 1), base.fraction)
+    return flags, ways, below, _add_gains(plan, of_words[:, 0], places)
+
+
+def _add_gains(plan: TreesPlan, of_words: Shared, places: Shared) -> Shared:
+    """How much each candidate gains in the nodes that it splits, exactly, [W]: of its words there, less its number in each."""
+    counts = places.part[:, : plan.width].sum(axis=0, dtype=np.uint64)
+    gains = of_words.part - counts * np.arange(plan.width, dtype=np.uint64)
+    return Shared(gains, plan.gain_fraction + plan.index_bits)
 
 
 def _select_ways(shown: ShownBits, z: Opened, trees: int = 1) -> Operation[Bits]:

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x13vfl/v1/shares.proto\x12\x06vfl.v1\"\x1e\n\x0cMaskedShares\x12\x0e\n\x06values\x18\x01 \x01(\x0c\"\x1b\n\x0bSectionSeed\x12\x0c\n\x04seed\x18\x01 \x01(\x0c\",\n\x0bShareInputs\x12\r\n\x05width\x18\x01 \x01(\r\x12\x0e\n\x06\x64igest\x18\x02 \x01(\x0c\"e\n\x0cShareContext\x12\x0e\n\x06widths\x18\x01 \x03(\r\x12\x0f\n\x07\x63ontext\x18\x02 \x01(\x0c\x12\x0f\n\x07\x64ivisor\x18\x03 \x01(\x01\x12\x12\n\nbatch_rows\x18\x04 \x01(\r\x12\x0f\n\x07\x64igests\x18\x05 \x03(\x0c\"\x83\x01\n\x0c\x44\x65\x61lingTerms\x12\x0c\n\x04rows\x18\x01 \x01(\x04\x12\x0e\n\x06widths\x18\x02 \x03(\r\x12\x0f\n\x07\x63ontext\x18\x03 \x01(\x0c\x12\x10\n\x08schedule\x18\x04 \x01(\x0c\x12\x12\n\nbatch_rows\x18\x05 \x01(\r\x12\x0f\n\x07\x64ivisor\x18\x06 \x01(\x01\x12\r\n\x05\x65poch\x18\x07 \x01(\r\"\x1a\n\nDealerSeed\x12\x0c\n\x04seed\x18\x01 \x01(\x0c\"+\n\x0b\x43orrections\x12\x0e\n\x06values\x18\x01 \x01(\x0c\x12\x0c\n\x04last\x18\x02 \x01(\x08\" \n\x0f\x43orrectionsUsed\x12\r\n\x05\x63ount\x18\x01 \x01(\x04\"\'\n\x10ShareCommitments\x12\x13\n\x0b\x63ommitments\x18\x01 \x03(\x0c\"-\n\x0c\x41nswerInputs\x12\x0e\n\x06\x64igest\x18\x01 \x01(\x0c\x12\r\n\x05marks\x18\x02 \x01(\x0c\"/\n\rAnswerContext\x12\x0f\n\x07\x64igests\x18\x01 \x03(\x0c\x12\r\n\x05marks\x18\x02 \x01(\x0c\"<\n\x0b\x41nswerTerms\x12\x0c\n\x04rows\x18\x01 \x01(\r\x12\x0e\n\x06widths\x18\x02 \x03(\r\x12\x0f\n\x07\x63ontext\x18\x03 \x01(\x0c\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x13vfl/v1/shares.proto\x12\x06vfl.v1\"\x1e\n\x0cMaskedShares\x12\x0e\n\x06values\x18\x01 \x01(\x0c\"\x1b\n\x0bSectionSeed\x12\x0c\n\x04seed\x18\x01 \x01(\x0c\",\n\x0bShareInputs\x12\r\n\x05width\x18\x01 \x01(\r\x12\x0e\n\x06\x64igest\x18\x02 \x01(\x0c\"e\n\x0cShareContext\x12\x0e\n\x06widths\x18\x01 \x03(\r\x12\x0f\n\x07\x63ontext\x18\x02 \x01(\x0c\x12\x0f\n\x07\x64ivisor\x18\x03 \x01(\x01\x12\x12\n\nbatch_rows\x18\x04 \x01(\r\x12\x0f\n\x07\x64igests\x18\x05 \x03(\x0c\"\x94\x01\n\x0c\x44\x65\x61lingTerms\x12\x0c\n\x04rows\x18\x01 \x01(\x04\x12\x0e\n\x06widths\x18\x02 \x03(\r\x12\x0f\n\x07\x63ontext\x18\x03 \x01(\x0c\x12\x10\n\x08schedule\x18\x04 \x01(\x0c\x12\x12\n\nbatch_rows\x18\x05 \x01(\r\x12\x0f\n\x07\x64ivisor\x18\x06 \x01(\x01\x12\r\n\x05\x65poch\x18\x07 \x01(\r\x12\x0f\n\x07program\x18\x08 \x01(\x0c\"\x1a\n\nDealerSeed\x12\x0c\n\x04seed\x18\x01 \x01(\x0c\"+\n\x0b\x43orrections\x12\x0e\n\x06values\x18\x01 \x01(\x0c\x12\x0c\n\x04last\x18\x02 \x01(\x08\" \n\x0f\x43orrectionsUsed\x12\r\n\x05\x63ount\x18\x01 \x01(\x04\"\'\n\x10ShareCommitments\x12\x13\n\x0b\x63ommitments\x18\x01 \x03(\x0c\"-\n\x0c\x41nswerInputs\x12\x0e\n\x06\x64igest\x18\x01 \x01(\x0c\x12\r\n\x05marks\x18\x02 \x01(\x0c\"/\n\rAnswerContext\x12\x0f\n\x07\x64igests\x18\x01 \x03(\x0c\x12\r\n\x05marks\x18\x02 \x01(\x0c\"<\n\x0b\x41nswerTerms\x12\x0c\n\x04rows\x18\x01 \x01(\r\x12\x0e\n\x06widths\x18\x02 \x03(\r\x12\x0f\n\x07\x63ontext\x18\x03 \x01(\x0c\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -40,19 +40,19 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_SHARECONTEXT']._serialized_start=138
   _globals['_SHARECONTEXT']._serialized_end=239
   _globals['_DEALINGTERMS']._serialized_start=242
-  _globals['_DEALINGTERMS']._serialized_end=373
-  _globals['_DEALERSEED']._serialized_start=375
-  _globals['_DEALERSEED']._serialized_end=401
-  _globals['_CORRECTIONS']._serialized_start=403
-  _globals['_CORRECTIONS']._serialized_end=446
-  _globals['_CORRECTIONSUSED']._serialized_start=448
-  _globals['_CORRECTIONSUSED']._serialized_end=480
-  _globals['_SHARECOMMITMENTS']._serialized_start=482
-  _globals['_SHARECOMMITMENTS']._serialized_end=521
-  _globals['_ANSWERINPUTS']._serialized_start=523
-  _globals['_ANSWERINPUTS']._serialized_end=568
-  _globals['_ANSWERCONTEXT']._serialized_start=570
-  _globals['_ANSWERCONTEXT']._serialized_end=617
-  _globals['_ANSWERTERMS']._serialized_start=619
-  _globals['_ANSWERTERMS']._serialized_end=679
+  _globals['_DEALINGTERMS']._serialized_end=390
+  _globals['_DEALERSEED']._serialized_start=392
+  _globals['_DEALERSEED']._serialized_end=418
+  _globals['_CORRECTIONS']._serialized_start=420
+  _globals['_CORRECTIONS']._serialized_end=463
+  _globals['_CORRECTIONSUSED']._serialized_start=465
+  _globals['_CORRECTIONSUSED']._serialized_end=497
+  _globals['_SHARECOMMITMENTS']._serialized_start=499
+  _globals['_SHARECOMMITMENTS']._serialized_end=538
+  _globals['_ANSWERINPUTS']._serialized_start=540
+  _globals['_ANSWERINPUTS']._serialized_end=585
+  _globals['_ANSWERCONTEXT']._serialized_start=587
+  _globals['_ANSWERCONTEXT']._serialized_end=634
+  _globals['_ANSWERTERMS']._serialized_start=636
+  _globals['_ANSWERTERMS']._serialized_end=696
 # @@protoc_insertion_point(module_scope)
