@@ -15,10 +15,12 @@ from vfl_node.crypto.shares.machine import ShareMachine
 from vfl_node.crypto.shares.operations import mask_known, mask_value
 from vfl_node.crypto.shares.ring import FRACTION, WEIGHT_FRACTION, encode
 from vfl_node.crypto.shares.values import Shared
+from vfl_node.training.hidden.config import Hidden
 from vfl_node.training.hidden.network import Form, SharedModel, scores
 from vfl_node.training.shares.estimates import Estimate, mean_area, mean_loss, share_right
 from vfl_node.training.shares.measuring import tally
 from vfl_node.training.shares.metric_noise import MetricNoise
+from vfl_node.training.trees.config import Trees
 
 ROWS = 1500
 RNG = np.random.default_rng(1)
@@ -54,7 +56,7 @@ def program(noise: MetricNoise, targets: np.ndarray, weights: np.ndarray = W, bo
         async def score(rows: slice) -> Shared:
             return await scores(machine, model, [matrix[rows] for matrix in matrices])
 
-        return await tally(machine, score, own, owned, noise, **how)
+        return await tally(machine, score, own, owned, noise, **{"far_score": Hidden.far_score, **how})
 
     return run
 
@@ -109,6 +111,14 @@ def test_large_scores_are_measured_as_they_are(times: float) -> None:
     assert value(mean_loss(found, noise)) == pytest.approx(np.minimum(np.logaddexp(0, z * (1 - 2 * y)), 4).mean(), rel=0.03)
     assert value(share_right(found, noise)) == pytest.approx(accuracy_score(y, z > 0), abs=0.01)
     assert (np.abs(z) > 32).sum() <= found.sums["beyond"] <= (np.abs(z) > 24).sum()
+
+
+@pytest.mark.usefixtures("silent")
+@pytest.mark.parametrize(("far_score", "none", "every"), [(Hidden.far_score, 24, 32), (Trees.far_score, 12, 14)])
+def test_scores_count_as_far_where_the_sines_of_a_training_end(far_score: int, none: int, every: int) -> None:
+    noise, targets = of_classes()
+    (found,), z = Run(program(noise, targets, W * 12, far_score=far_score)).results[0], np.abs(Z[BOTH, 0] * 12)
+    assert 0 < (z > every).sum() <= found.sums["beyond"] <= (z > none).sum()
 
 
 @pytest.mark.usefixtures("silent")

@@ -65,6 +65,7 @@ CASES: list[tuple[str, type[Any], Edit, int, str]] = [
     ("lab", DealingTerms, widths(4, MOST_COLUMNS + 1), 0, "E_COUNT"),
     ("lab", DealingTerms, setting("context", b""), 0, "E_COUNT"),
     ("lab", DealingTerms, setting("context", bytes(32)), 0, "E_COUNT"),
+    ("lab", DealingTerms, setting("program", bytes(32)), 0, "E_COUNT"),
     ("lab", DealingTerms, setting("schedule", b"x"), 0, "E_COUNT"),
     ("lab", DealingTerms, setting("schedule", bytes(32)), 0, "E_COUNT"),
     ("lab", DealingTerms, setting("batch_rows", 0), 0, "E_COUNT"),

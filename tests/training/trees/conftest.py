@@ -48,23 +48,32 @@ class TreesAttempt(SharesAttempt):
             found.append(fitted.candidates(table, view.rows).block(0, len(over)).astype(bool))
         return found
 
-    def targets(self, over: World) -> tuple[NDArray[np.float64], float]:
-        """y of all rows, 0 where a row is not the active party's; and the score to begin with."""
+    def targets(self, over: World) -> tuple[NDArray[np.float64], list[float]]:
+        """y of each output and all rows, [K, n], 0 where a row is not the active party's; and the scores to begin with."""
         train, (table, view) = Trees.section_of(self.job(over)), next(iter(over.data.values()))
-        values, begin = np.asarray(table.labels, np.float64), 0.0
+        values, begin = np.asarray(table.labels, np.float64)[None], [0.0]
         if train.task == "regression":
             scale = TargetScale.from_range(*train.target_range) if train.target_range else TargetScale.fit(values)
             values = np.clip(scale.apply(values), -FAR / 2, FAR / 2)
         else:
-            share = np.clip(values.mean(), 1e-4, 1 - 1e-4)
-            begin = float(np.clip(np.log(share / (1 - share)), -MOST_BEGIN, MOST_BEGIN))
-        return np.where(view.owned, values[view.rows], 0.0), begin
+            if train.classes > 2:
+                values = (values == np.arange(train.classes)[:, None]).astype(np.float64)
+            share = np.clip(values.mean(axis=1), 1e-4, 1 - 1e-4)
+            begin = np.clip(np.log(share / (1 - share)), -MOST_BEGIN, MOST_BEGIN).tolist()
+        return np.where(view.owned, values[:, view.rows], 0.0), begin
 
     def reference(self, over: World) -> list[PlainTree]:
-        """Plain boosting on the rows that all own, over the same candidates."""
+        """Plain boosting on the rows that all own, over the same candidates: the trees in the order of a model."""
         plan, (targets, begin) = self.plan(over), self.targets(over)
         own = plan.training[over.both[plan.training]]
-        return boost(plan.plan, np.concatenate(self.cells(over), axis=1)[own], targets[own], begin)[0]
+        cells = np.concatenate(self.cells(over), axis=1)[own]
+
+        def counts(number: int) -> NDArray[np.float64]:
+            drawn = plan.draw_rows(number)
+            return np.ones(len(own)) if drawn is None else drawn[own].astype(float)
+
+        each = [boost(plan.plan, cells, y[own], first, counts)[0] for y, first in zip(targets, begin, strict=True)]
+        return [tree for of_round in zip(*each, strict=True) for tree in of_round]
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,8 +81,8 @@ class Opened:
     """The trees that all shares of all parties add up to.
 
     Attributes:
-        picks: int64[trees, 2^depth − 1], the candidate of each node; W: none.
-        leaves: float64[trees, 2^depth].
+        picks: int64[K·trees, 2^depth − 1], the candidate of each node; W: none.
+        leaves: float64[K·trees, 2^depth].
     """
 
     picks: NDArray[np.int64]

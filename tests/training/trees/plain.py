@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -51,26 +51,32 @@ class PlainTree:
     Attributes:
         picks: of each level the candidate of each node; W: none.
         leaves: from left to right.
+        gained: of each candidate in the nodes that it splits, [W].
         nearest: by how much gain the closest decision of a node was won.
     """
 
     picks: tuple[tuple[int, ...], ...]
     leaves: Floats
+    gained: Floats
     nearest: float
 
 
-def boost(plan: TreesPlan, cells: NDArray[np.bool_], targets: Floats, begin: float) -> tuple[list[PlainTree], Floats]:
-    """All trees, and the scores of the rows."""
+def boost(
+    plan: TreesPlan, cells: NDArray[np.bool_], targets: Floats, begin: float, counts: Callable[[int], Floats]
+) -> tuple[list[PlainTree], Floats]:
+    """All trees of one output, and the scores of the rows; ``counts`` says which rows count in a tree, 0 or 1 each."""
     scores, trees = np.full(len(targets), begin), []
-    for _ in range(plan.trees):
-        g, h = derivatives(plan, scores, targets)
+    for number in range(plan.trees):
+        g, h = (counts(number) * each for each in derivatives(plan, scores, targets))
         nodes, picks, nearest = np.zeros(len(targets), np.int64), [], np.inf
+        gained = np.zeros(cells.shape[1] + 1)
         for level in range(plan.depth):
             each = [gains(plan, cells[nodes == node], g[nodes == node], h[nodes == node]) for node in range(1 << level)]
             picks.append(tuple(int(of.argmax()) for of in each))
             for of in each:
                 second, best = np.sort(of)[-2:]
                 nearest = min(nearest, best - second)
+                gained[of.argmax()] += best
             nodes = step(nodes, picks[-1], cells)
         leaves = np.zeros(2 << (plan.depth - 1))
         for leaf in range(len(leaves)):
@@ -78,5 +84,5 @@ def boost(plan: TreesPlan, cells: NDArray[np.bool_], targets: Floats, begin: flo
             leaves[leaf] = -plan.rate * g[inside].sum() / (h[inside].sum() + plan.l2)
         leaves = cap(plan, leaves)
         scores = scores + leaves[nodes]
-        trees.append(PlainTree(tuple(picks), leaves, nearest))
+        trees.append(PlainTree(tuple(picks), leaves, gained[:-1], nearest))
     return trees, scores

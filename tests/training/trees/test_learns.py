@@ -15,6 +15,7 @@ from vfl_node.data.tables import CategoricalColumn
 from vfl_node.training.glm.plain import sigmoid
 from vfl_node.training.shares.binned import BinnedColumns
 from vfl_node.training.targets import TargetScale
+from vfl_node.training.trees import memory
 
 SEED = 1
 SOME = [("psu", 2, {}), ("psi", 3, {"task": "regression"}), ("psu", 4, {"task": "regression", "target_range": (0, 500)})]
@@ -35,6 +36,12 @@ def assert_plain(of: Any, over: Any, results: Any) -> None:
         assert tree.nearest > 0.025, "a tie: choose another seed"
         np.testing.assert_array_equal(model.picks[number], np.concatenate(tree.picks))
         np.testing.assert_allclose(model.leaves[number], tree.leaves, rtol=2e-3, atol=2e-4)
+    gained = np.sum([tree.gained for tree in trees], axis=0)
+    for result, width in zip(results, of.plan(over).plan.widths, strict=True):
+        columns, (mine, gained) = BinnedColumns.from_json(result.encoder).columns, np.split(gained, [width])
+        by_column = np.add.reduceat(mine, np.cumsum([0, *(len(each.left) for each in columns)])[:-1])
+        assert list(result.section.gains) == [each.name for each in columns]
+        np.testing.assert_allclose(list(result.section.gains.values()), by_column, rtol=2e-3, atol=3 / 256 * 3 * len(trees))
 
 
 @pytest.mark.parametrize(
@@ -45,6 +52,37 @@ def test_the_model_is_that_of_plain_boosting(
 ) -> None:
     over, of = world(parties, protocol, people=700, share=0.85, numbers="task" in train, seed=SEED), attempt(train)
     assert_plain(of, over, of(over))
+
+
+@pytest.mark.parametrize(
+    ("protocol", "parties", "classes"), [("psu", 2, 3), pytest.param("psi", 3, 4, marks=pytest.mark.slow)], ids=str
+)
+@pytest.mark.parametrize("side_by_side", [True, False])
+def test_each_of_several_classes_has_the_trees_of_plain_boosting_against_the_rest(
+    world: Any, attempt: Any, monkeypatch: pytest.MonkeyPatch, protocol: str, parties: int, classes: int, side_by_side: bool
+) -> None:
+    """Whether memory lets them grow side by side or not."""
+    if not side_by_side:
+        monkeypatch.setattr(memory, "GROWN_BYTES", 1)
+    over = world(parties, protocol, people=700, share=0.85, classes=classes, seed=SEED)
+    of = attempt({"classes": classes, "trees": 2})
+    results = of(over)
+    assert of.plan(over).plan.at_once == (classes if side_by_side else 1)
+    assert_plain(of, over, results)
+    assert len(open_model(results, of.plan(over).plan.widths).leaves) == 2 * classes
+
+
+@pytest.mark.parametrize("train", [{}, {"classes": 3, "trees": 2}], ids=str)
+def test_rows_that_are_not_drawn_do_not_count_in_a_tree(world: Any, attempt: Any, train: dict[str, Any]) -> None:
+    """They are others in each tree, and their scores go on."""
+    over = world(people=900, share=0.85, classes=train.get("classes", 2), seed=5)
+    of = attempt({**train, "row_fraction": 0.6})
+    assert_plain(of, over, of(over))
+    plan = of.plan(over)
+    first, second = plan.draw_rows(0), plan.draw_rows(1)
+    assert first.sum() == second.sum() == round(0.6 * len(plan.training))
+    assert not first[np.setdiff1d(np.arange(len(over)), plan.training)].any()
+    assert (first != second).mean() > 0.2
 
 
 @pytest.mark.parametrize("train", [{"l2": 0}, {"min_gain": 2.0}, {"least_rows": 60}, {"depth": 1, "trees": 1}], ids=str)
@@ -78,16 +116,16 @@ def test_missing_cells_and_categories(world: Any, attempt: Any) -> None:
     assert "sort = c" in said
 
 
-def scores_of(of: Any, over: Any, model: Any, begin: float) -> np.ndarray:
-    """Of all rows, by the whole model."""
-    cells, scores = np.concatenate(of.cells(over), axis=1), np.full(len(over), begin)
-    for picks, leaves in zip(model.picks, model.leaves, strict=True):
+def scores_of(of: Any, over: Any, model: Any, begin: list[float]) -> np.ndarray:
+    """Of each output and all rows, by the whole model."""
+    cells, scores = np.concatenate(of.cells(over), axis=1), np.repeat(np.array(begin)[:, None], len(over), axis=1)
+    for number, (picks, leaves) in enumerate(zip(model.picks, model.leaves, strict=True)):
         nodes, first = np.zeros(len(over), np.int64), 0
         while first < len(picks):
             count = first + 1
             nodes = step(nodes, picks[first : first + count], cells)
             first += count
-        scores += leaves[nodes]
+        scores[number % len(begin)] += leaves[nodes]
     return scores
 
 
@@ -102,7 +140,7 @@ def test_metrics_are_those_of_the_model_on_the_shared_rows_held_out(
     results = of(over)
     plan, (targets, begin) = of.plan(over), of.targets(over)
     tested = plan.testing[over.both[plan.testing]]
-    scores, y = scores_of(of, over, open_model(results, plan.plan.widths), begin)[tested], targets[tested]
+    scores, y = scores_of(of, over, open_model(results, plan.plan.widths), begin)[0, tested], targets[0, tested]
     if numbers:
         table, _ = over.data["clinic"]
         expected = {
@@ -117,20 +155,35 @@ def test_metrics_are_those_of_the_model_on_the_shared_rows_held_out(
         assert results[0].results.metrics[name] == pytest.approx(value, abs=0.02, rel=0.05), name
 
 
-def test_each_party_gets_its_own_splits_and_the_active_one_the_leaves(world: Any, attempt: Any) -> None:
-    over, of = world(3, people=400, seed=SEED), attempt()
+def test_metrics_of_several_classes_are_the_mean_area(world: Any, attempt: Any, silent: None) -> None:
+    over = world(people=900, share=0.85, classes=3, seed=SEED)
+    of = attempt({"classes": 3}, {"test_fraction": 0.4, "metrics": ["auc"]})
+    results = of(over)
+    plan, (targets, begin) = of.plan(over), of.targets(over)
+    tested = plan.testing[over.both[plan.testing]]
+    scores, y = scores_of(of, over, open_model(results, plan.plan.widths), begin)[:, tested], targets[:, tested]
+    expected = np.mean([roc_auc_score(*pair) for pair in zip(y, scores, strict=True)])
+    assert expected > 0.6
+    assert results[0].results.metrics["auc"] == pytest.approx(expected, abs=0.01)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_each_party_gets_its_own_splits_and_the_active_one_the_leaves(world: Any, attempt: Any, classes: int) -> None:
+    over, of = world(3, people=400, classes=classes, seed=SEED), attempt({"classes": classes})
     results = of(over)
     widths = of.plan(over).plan.widths
     model, first, seen = open_model(results, widths), 0, 0
     for result, width in zip(results, widths, strict=True):
         columns = BinnedColumns.from_json(result.encoder)
         mine = [
-            (tree + 1, node + 1, columns.describe(pick - first))
+            (tree + 1, None, node + 1, columns.describe(pick - first))
+            if classes == 2
+            else (tree // classes + 1, tree % classes, node + 1, columns.describe(pick - first))
             for tree, picks in enumerate(model.picks)
             for node, pick in enumerate(picks)
             if first <= pick < first + width
         ]
-        assert [(each.tree, each.node, each.split) for each in result.section.splits] == mine
+        assert [(each.tree, each.label, each.node, each.split) for each in result.section.splits] == mine
         first, seen = first + width, seen + len(mine)
     assert seen == (model.picks < sum(widths)).sum() > 5
     np.testing.assert_array_equal(results[0].section.leaves, model.leaves)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -26,8 +27,11 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.shares import sines
 from vfl_node.data.tables import NumericColumn
 from vfl_node.errors import DataError, PolicyError, ProtocolError, StateError
+from vfl_node.session.session import Session
 from vfl_node.settings.limits import Limits
 from vfl_node.training.shares.agreement import MOST_COLUMNS
+from vfl_node.training.shares.dealing import Dealing
+from vfl_node.training.trainer import Coordination
 from vfl_node.training.trees.config import MOST_CANDIDATES, MOST_ROWS, Trees
 from vfl_node.training.trees.program import TreesProgram
 from vfl_node.training.trees.trainer import TreesTrainer
@@ -40,6 +44,7 @@ from vfl_node.transport.generated.vfl.v1.shares_pb2 import (
     ShareContext,
     ShareInputs,
 )
+from vfl_node.version import VERSION
 
 ROWS, WIDTHS = 109, (9, 12)
 """Of the usual world: length of the shared order, and candidates."""
@@ -71,6 +76,7 @@ CASES: list[tuple[str, type[Any], Edit, int, str]] = [
     ("lab", DealingTerms, widths(9, 0), 0, "E_COUNT"),
     ("lab", DealingTerms, widths(9, MOST_CANDIDATES), 0, "E_COUNT"),
     ("lab", DealingTerms, setting("context", bytes(32)), 0, "E_COUNT"),
+    ("lab", DealingTerms, setting("program", bytes(32)), 0, "E_COUNT"),
     ("lab", DealingTerms, setting("schedule", bytes(32)), 0, "E_COUNT"),
     ("lab", DealingTerms, setting("batch_rows", 24), 0, "E_COUNT"),
     ("lab", DealingTerms, setting("divisor", 24.0), 0, "E_COUNT"),
@@ -125,6 +131,21 @@ def test_terms_that_no_job_has(world: Any, attempt: Any, change: dict[str, Any])
     assert program.fits(DealingTerms(**{**TERMS, **{name: value - 1 for name, value in MANY.items()}}))
     assert program.fits(DealingTerms(**{**TERMS, "widths": (9, MOST_CANDIDATES - 9)}))
     assert not program.fits(DealingTerms(**{**TERMS, **change}))
+
+
+@pytest.mark.parametrize("other", [{"version": TreesProgram.version + 1}, {"public": lambda program, said: {"constants": []}}])
+def test_a_coordinator_with_other_constants_deals_nothing(world: Any, attempt: Any, other: dict[str, Any]) -> None:
+    changed = type("Other", (TreesProgram,), other)
+
+    def coordination(trainer: TreesTrainer, session: Session) -> Coordination:
+        return Dealing(session, changed(session.job))
+
+    of = attempt({"trees": 1, "depth": 1})
+    with mock.patch.object(TreesTrainer, "coordination", coordination), pytest.raises(ProtocolError) as caught:
+        of(world())
+    assert caught.value.code == "E_COUNT"
+    assert f"which has version {changed.version} of it (vfl-node {VERSION})" in str(caught.value)
+    assert not of.sent(DealerSeed)
 
 
 def test_a_star_of_parties_refuses_alike(world: Any, attempt: Any) -> None:
@@ -210,7 +231,7 @@ def test_an_active_party_without_candidates_takes_part(world: Any, attempt: Any)
 def test_a_job_over_other_alignments_and_settings_is_refused(world: Any, attempt: Any) -> None:
     over = world()
     for train, evaluate in (
-        ({"classes": 3}, {}),
+        ({"classes": 65}, {}),
         ({"depth": 9}, {}),
         ({"target_range": (0, 1)}, {}),
         ({"task": "regression", "target_range": (1, 0)}, {}),

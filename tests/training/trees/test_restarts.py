@@ -160,7 +160,7 @@ def test_other_cells_in_a_later_attempt_are_refused_or_get_other_masks(world: An
     """In one context the difference of what is sent would be that of the cells: the control has one digest for both."""
     over = world(people=80)
     for name in over.data:
-        first = attempt(TRAIN, tamper=kills("hub", 30))
+        first = attempt(TRAIN, tamper=kills("hub", 33))
         first.raw(over)
         with pytest.raises(StateError) as caught:
             first.again(over)(other_cells(over, name))
@@ -169,7 +169,7 @@ def test_other_cells_in_a_later_attempt_are_refused_or_get_other_masks(world: An
     for fresh in (True, False):
         digest = mock.patch(DIGEST, digest_of if fresh else lambda own, salt: bytes(32))
         with digest, mock.patch.object(MemoryPins, "check"), mock.patch.object(OpeningLog, "check"):
-            first = attempt(TRAIN, tamper=kills("hub", 30))
+            first = attempt(TRAIN, tamper=kills("hub", 33))
             first.raw(over)
             second = first.again(changed)
             second.raw(changed)

@@ -24,7 +24,7 @@ from vfl_node.training.shares.candidates import Candidates
 from vfl_node.training.trees import tree as tree_module
 from vfl_node.training.trees.gradients import find_pairs
 from vfl_node.training.trees.plan import PLACE_BITS, SCORE_FRACTION, TreesPlan
-from vfl_node.training.trees.tree import grow_tree
+from vfl_node.training.trees.tree import grow_trees
 
 ROWS, BINS, TREES, DEPTH = 900, (5, 4, 3), 2, 3
 Ints = NDArray[np.int64]
@@ -68,13 +68,17 @@ class Case:
 
     @property
     def targets(self) -> NDArray[np.float64]:
+        """y of each output, [K, n]."""
         rng, cells = np.random.default_rng(self.seed + 50), self.cells
         score = (
             cells[:, 1] * 2.0 - 1.5 * cells[:, -2] + cells[:, -3 % len(cells.T)] * cells[:, 0] + rng.logistic(size=ROWS) * 0.7
         )
         if self.labels == "same":
-            return np.ones(ROWS)
-        return (score > 0.3).astype(float) if self.loss == "log" else np.round(score - score.mean(), 3)
+            return np.ones((1, ROWS))
+        if self.plan.outputs > 1:
+            ranks = score.argsort().argsort() * self.plan.outputs // ROWS
+            return (ranks == np.arange(self.plan.outputs)[:, None]).astype(float)
+        return ((score > 0.3).astype(float) if self.loss == "log" else np.round(score - score.mean(), 3))[None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,6 +100,7 @@ class Grown:
     after: Any
     chosen: Any
     leaves: Any
+    gained: Any
 
 
 class Grower:
@@ -126,22 +131,29 @@ class Grower:
             for place, width in enumerate(plan.widths)
         ]
         (counted,) = await machine.run(mask_value(spread(machine, case.counted)))
-        scores, grown = Shared(np.zeros(ROWS, np.uint64), SCORE_FRACTION), []
+        scores, grown = [Shared(np.zeros((plan.outputs, ROWS), np.uint64), SCORE_FRACTION)] * len(plan.groups), []
         for number in range(plan.trees):
             machine.begin(f"tree {number}")
-            pairs = await find_pairs(machine, plan, scores, targets if machine.place == 0 else 0 * targets, counted)
-            before = scores.part
-            tree, scores = await grow_tree(machine, plan, cells, pairs, scores)
-            scores = Shared(scores.part & np.uint64((1 << PLACE_BITS) - 1), SCORE_FRACTION)
-            chosen = [of.part for of in tree.chosen]
-            grown.append(Grown(pairs.part, before, scores.part, chosen, tree.leaves.part))
+            for group, some in enumerate(plan.groups):
+                before = scores[group][some] if number == 0 else scores[group]
+                own = targets[some] if machine.place == 0 else 0 * targets[some]
+                pairs = await find_pairs(machine, plan, before, own, counted)
+                trees, after, gained = await grow_trees(machine, plan, cells, pairs, before)
+                after = Shared(after.part & np.uint64((1 << PLACE_BITS) - 1), SCORE_FRACTION)
+                scores[group] = after
+                for k, tree in enumerate(trees):
+                    chosen = [of.part for of in tree.chosen]
+                    grown.append(Grown(pairs.part[k], before.part[k], after.part[k], chosen, tree.leaves.part, gained.part))
         return grown
 
     def sum(self, number: int, name: str) -> Ints:
         return total(getattr(of[number], name) for of in self.run.results)
 
     def level(self, number: int, level: int, name: str) -> Ints:
-        return total(getattr(of[number * DEPTH + level], name) for of in self.levels.values())
+        of_round, output = divmod(number, self.plan.outputs)
+        group, place = divmod(output, self.plan.at_once)
+        grown = (of_round * len(self.plan.groups) + group) * DEPTH + level
+        return total(getattr(of[grown], name) for of in self.levels.values())[place << level : (place + 1) << level]
 
     def scores(self, number: int, name: str) -> Ints:
         """Before or after a tree, as integers of so many bits as scores have."""
@@ -161,6 +173,11 @@ def grown(
     parties: int, loss: str, shared: str = "half", labels: str = "learnable", bins: tuple[int, ...] = BINS, **settings: Any
 ) -> Grower:
     return Grower(Case(parties, loss, shared, labels, settings, bins))
+
+
+def trees_of(of: Grower) -> range:
+    """All trees, of all outputs."""
+    return range(TREES * of.plan.outputs)
 
 
 def split(pairs: Ints) -> tuple[Ints, Ints]:
@@ -185,6 +202,8 @@ CASES: list[tuple[int, str, dict[str, Any]]] = [
     (2, "log", {"least_rows": 1}),
     (2, "squares", {"bins": (2,)}),  # two candidates and no split: three words
     (2, "log", {"bins": (3,)}),
+    (2, "log", {"outputs": 3, "at_once": 3}),
+    (3, "log", {"outputs": 3, "at_once": 2}),
 ]
 cases = pytest.mark.parametrize(("parties", "loss", "rest"), CASES, ids=str)
 
@@ -193,9 +212,10 @@ cases = pytest.mark.parametrize(("parties", "loss", "rest"), CASES, ids=str)
 def test_gradients_are_those_of_the_rows_that_count(parties: int, loss: str, rest: dict[str, Any]) -> None:
     of = grown(parties, loss, **rest)
     case, plan = of.case, of.plan
-    for number in range(TREES):
+    for number in trees_of(of):
         g, h = split(of.sum(number, "pairs"))
-        true_g, true_h = derivatives(plan, of.scores(number, "before") / 2.0**SCORE_FRACTION, case.targets)
+        targets = case.targets[number % plan.outputs]
+        true_g, true_h = derivatives(plan, of.scores(number, "before") / 2.0**SCORE_FRACTION, targets)
         assert np.abs(g / 2.0**plan.gradient_fraction - true_g * case.counted).max() < 3.5e-4
         assert np.abs(h / 2.0**plan.hessian_fraction - true_h * case.counted).max() < 4.5e-4
 
@@ -208,7 +228,8 @@ def test_every_node_splits_by_its_best_candidate_and_rows_go_where_that_says(
     of = grown(parties, loss, **rest)
     plan, cells = of.plan, of.case.cells
     mask = (1 << plan.index_bits) - 1
-    for number in range(TREES):
+    gained = np.zeros((TREES * plan.outputs, plan.width + 1), np.int64)
+    for number in trees_of(of):
         g, h = split(of.sum(number, "pairs"))
         nodes = np.zeros(ROWS, np.int64)
         for level in range(DEPTH):
@@ -221,6 +242,7 @@ def test_every_node_splits_by_its_best_candidate_and_rows_go_where_that_says(
             np.testing.assert_array_equal(winners, words.max(axis=1))
             picks = of.picks(number, level)
             np.testing.assert_array_equal(picks, winners & mask)
+            np.add.at(gained[number], picks, winners - picks)
             np.testing.assert_array_equal(words & mask, np.broadcast_to(np.arange(plan.width + 1), words.shape))
             for node in range(count):
                 inside = nodes == node
@@ -231,6 +253,10 @@ def test_every_node_splits_by_its_best_candidate_and_rows_go_where_that_says(
                 assert np.abs(said - true)[sure].max() <= 3 / 256 + 1e-4 * np.abs(true).max()
                 assert true[picks[node]] >= true.max() - 2**-7 - 3 / 256
             nodes = step(nodes, picks.tolist(), cells)
+        group = next(some for some in plan.groups if number % plan.outputs < some.stop)
+        if (number + 1) % plan.outputs == group.stop % plan.outputs:  # those before it have grown beside it
+            beside = slice(number + 1 - (group.stop - group.start), number + 1)
+            np.testing.assert_array_equal(of.sum(number, "gained"), gained[beside, :-1].sum(axis=0))
         leaves = of.sum(number, "leaves")
         moved = of.scores(number, "after") - of.scores(number, "before")
         np.testing.assert_array_equal(moved, leaves[nodes])
@@ -254,7 +280,7 @@ def test_where_there_is_nothing_to_split_nothing_is_split() -> None:
 def test_bytes_and_rounds_are_the_same_whatever_the_data_are_and_as_many_as_are_counted() -> None:
     """For the same public settings; another number of candidates is the control."""
     alike = [grown(2, "log", **rest) for parties, loss, rest in CASES if (parties, loss) == (2, "log")]
-    alike = [of for of in alike if {"l2", "least_rows"}.isdisjoint(of.case.settings) and of.case.bins == BINS]
+    alike = [of for of in alike if {"l2", "least_rows", "outputs"}.isdisjoint(of.case.settings) and of.case.bins == BINS]
     assert len(alike) > 4
     costs = {(of.run.table.rounds, *of.run.table.sent.values(), *of.run.queues.bytes.values()) for of in alike}
     assert len(costs) == 1

@@ -37,10 +37,13 @@ FAR_OFF = 5.0
         (2, {}),
         pytest.param(3, {}, marks=pytest.mark.slow),
         pytest.param(2, {"task": "regression"}, marks=pytest.mark.slow),
+        (2, {"classes": 3, "trees": 1}),
+        pytest.param(3, {"classes": 3, "row_fraction": 0.5}, marks=pytest.mark.slow),
     ],
 )
 def test_all_that_is_opened_and_dealt_is_uniform(world: Any, attempt: Any, parties: int, train: dict[str, Any]) -> None:
-    over, of = world(parties, people=150, numbers="task" in train), attempt({**HIDDEN, **train})
+    over = world(parties, people=150, classes=train.get("classes", 2), numbers="task" in train)
+    of = attempt({**HIDDEN, **train})
     with recorded() as found:
         of(over)
     assert len(found.seen) > 100
@@ -74,8 +77,8 @@ def test_masks_that_serve_two_trees_would_tell_who_is_shared(reused: bool) -> No
     case = Case()
     with same:
         of = Grower(case)
-    seen = openings(of, 1, (1, ROWS))  # of each tree as many
-    apart = np.abs((seen[len(seen) // 2] - seen[0]).view(np.int64)[0].astype(float))
+    seen = openings(of, 1, (1, ROWS))  # of each tree as many; x comes after four openings of gradients
+    apart = np.abs((seen[len(seen) // 2 + 4] - seen[4]).view(np.int64)[0].astype(float))
     area = roc_auc_score(case.counted, apart)
     deviation = np.sqrt((ROWS + 1) / 12 / case.counted.sum() / (ROWS - case.counted.sum()))
     assert area > 0.99 if reused else abs(area - 0.5) < FAR_OFF * deviation
@@ -150,11 +153,11 @@ def test_no_more_is_opened_and_told_than_the_job_says(world: Any, attempt: Any, 
     over, of = world(people=400), attempt({"reveal": reveal, "leaves": leaves})
     results: list[Any] = []
     told = opened_at_the_end(lambda: results.extend(of(over)))
-    expected = ["clinic", "lab"] * (reveal == "owners") + ["clinic"] * (leaves == "active")
+    expected = 2 * ["clinic", "lab"] * (reveal == "owners") + ["clinic"] * (leaves == "active")  # splits, and gains
     assert sorted(told) == sorted(expected)
     for name, result in zip(over.data, results, strict=True):
         section, words = result.section, {entry.what for entry in result.disclosures[name]}
-        assert bool(section.splits) == ("splits" in words) == (reveal == "owners")
+        assert bool(section.splits) == any(section.gains.values()) == ("splits" in words) == (reveal == "owners")
         assert bool(section.leaves) == ("leaf values" in words) == (leaves == "active" and name == "clinic")
         assert {"masked values", "features"} <= words
         assert ("metrics" in words) == (name == "clinic")
@@ -174,4 +177,4 @@ def test_masks_are_drawn_once_and_belong_to_one_context(world: Any, attempt: Any
         attempt()(world(3))
     assert len(drawn) == len(set(drawn)) > 500
     assert len({context for _, context, *_ in drawn}) == 1
-    assert {section for *_, section, _, _ in drawn} == {"cells", "both", "tree 0", "tree 1", "tree 2", "measure"}
+    assert {section for *_, section, _, _ in drawn} == {"cells", "both", "tree 0", "tree 1", "tree 2", "measure", "gains"}

@@ -35,7 +35,7 @@ Source: ours.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -44,7 +44,7 @@ from numpy.typing import NDArray
 
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.shares.bits import Bits, pack_bits, unpack_bits
-from vfl_node.crypto.shares.machine import ShareMachine
+from vfl_node.crypto.shares.machine import ShareMachine, bytes_sent
 from vfl_node.crypto.shares.masked import (
     MASK_BITS,
     CellMasks,
@@ -136,6 +136,19 @@ async def mask_cells(machine: ShareMachine, owner: int, rows: int, width: int, o
     (opened,) = await machine.run(_show(owner, second.shape, 64, second - masks.second if own and masks else None))
     low = pack_rows(masked & np.uint16(1)) if keeps else np.zeros((0, words_of(width)), np.uint64)
     return MaskedCells(owner, rows, width, own, masks, masked, low, opened if keeps else second)
+
+
+def bytes_of_cells(rows: int, widths: Sequence[int]) -> Mapping[int, int]:
+    """Place → bytes that it sends until the matrices of all parties are ready, without what frames add.
+
+    Args:
+        rows: of each matrix.
+        widths: of the parties' matrices, in their order.
+    """
+    shown = []
+    for owner, width in enumerate(widths):
+        shown += [Opening((rows, width), by=owner, bits=MASK_BITS), Opening((slots_of(rows), width), by=owner)]
+    return bytes_sent(shown, len(widths))
 
 
 def _draw_seed(owner: int) -> Operation[Ring]:

@@ -31,6 +31,7 @@ from vfl_node.crypto.shares.ring import BYTES, FRACTION, WEIGHT_FRACTION, Ring, 
 from vfl_node.crypto.shares.values import KnownToOne, Shared
 from vfl_node.process import failpoints
 from vfl_node.training.hidden.bound import row_norm
+from vfl_node.training.hidden.config import Hidden
 from vfl_node.training.hidden.descent import Descent
 from vfl_node.training.hidden.memory import CANDIDATES, ROWS_AT_ONCE
 from vfl_node.training.hidden.network import MANTISSA_BITS, Form, SharedModel, scores, step
@@ -248,6 +249,7 @@ async def compute(
             tested.view(np.uint64),
             opened[plan.testing],
             plan.metric_noise,
+            far_score=Hidden.far_score,
             bins=plan.bins,
             threshold=plan.threshold,
             to=to,

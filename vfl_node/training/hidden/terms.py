@@ -53,7 +53,7 @@ class HiddenProgram(Program[HiddenPlan]):
     def _train(self) -> Hidden:
         return Hidden.section_of(self.job)
 
-    def public(self, said: ShareContext) -> Mapping[str, Any]:
+    def public(self, said: ShareContext | DealingTerms) -> Mapping[str, Any]:
         """How it is descended."""
         descent = self._descent(said.divisor)
         numbers = (descent.steps, descent.momentum, descent.rate, descent.deviation or 0)

@@ -48,7 +48,7 @@ from vfl_node.training.shares.privacy import Privacy, privacy_of
 from vfl_node.training.shares.results import ALL_CHECKED, measure, warnings
 from vfl_node.training.summary import Population, Summary
 from vfl_node.training.trainer import Coordination, Trained, Trainer, TrainingData
-from vfl_node.transport.generated.vfl.v1.shares_pb2 import DealingTerms, ShareContext
+from vfl_node.transport.generated.vfl.v1.shares_pb2 import ShareContext
 from vfl_node.transport.pipe import Traffic
 
 
@@ -103,15 +103,8 @@ class _Training:
         form = Form(tuple(context.widths), train.layers, train.outputs, train.form_loss)
         self._steps = ShareSteps(session, self._checkpoints, schedule.fingerprint, context.context, "epoch")
         parts = self._begin(form, resume)
-        said = DealingTerms(
-            rows=len(self._data.alignment),
-            widths=context.widths,
-            context=context.context,
-            schedule=seed,
-            batch_rows=context.batch_rows,
-            divisor=context.divisor,
-            epoch=len(self._steps.done),
-        )
+        rows, done = len(self._data.alignment), len(self._steps.done)
+        said = agreement.make_terms(session, self._program, context, rows, seed, done)
         plan = self._program.plan(said)
         auditing = partial(audit.make_audit, self._place, coins) if coins else None
         async with meet_dealer(session, said, auditing) as met:

@@ -11,8 +11,10 @@ from typing import Any
 from vfl_node.crypto.shares.sines import TABLES_DIGEST, tables_digest
 from vfl_node.errors import ProtocolError, StateError
 from vfl_node.session.session import Session
+from vfl_node.training.shares.config import SharesConfig
 from vfl_node.training.shares.program import Program
 from vfl_node.transport.generated.vfl.v1.shares_pb2 import DealingTerms, ShareContext, ShareInputs
+from vfl_node.version import VERSION
 
 DIGEST_BYTES = 32
 MOST_COLUMNS = 1 << 20
@@ -91,23 +93,47 @@ def context_of(program: Program[Any], said: ShareContext, schedule: str, coins: 
         schedule, coins: as in :class:`Brought`.
     """
     public = {
-        "version": program.version,
-        "job": program.job.digest(),
         "widths": list(said.widths),
         "schedule": schedule,
         "divisor": float(said.divisor).hex(),
         "coins": coins.hex(),
-        "tables": TABLES_DIGEST,
-        **program.public(said),
+        **_describe(program, said),
     }
     return hashlib.sha256(json.dumps(public, sort_keys=True).encode() + b"".join(said.digests)).digest()
+
+
+def program_of(program: Program[Any], said: ShareContext | DealingTerms) -> bytes:
+    """SHA-256 of what a computation is, whatever the data are: the dealer, who gets no digests of these, compares it."""
+    return hashlib.sha256(json.dumps(_describe(program, said), sort_keys=True).encode()).digest()
+
+
+def _describe(program: Program[Any], said: ShareContext | DealingTerms) -> dict[str, Any]:
+    """Version, job and constants, as JSON."""
+    return {"version": program.version, "job": program.job.digest(), "tables": TABLES_DIGEST, **program.public(said)}
+
+
+def make_terms(
+    session: Session, program: Program[Any], context: ShareContext, rows: int, seed: bytes, done: int
+) -> DealingTerms:
+    """What a data party tells the dealer: ``rows`` of the shared order, the tossed ``seed``, and how many steps are done."""
+    return DealingTerms(
+        rows=rows,
+        widths=context.widths,
+        context=context.context,
+        schedule=seed,
+        batch_rows=context.batch_rows,
+        divisor=context.divisor,
+        epoch=done,
+        program=program_of(program, context),
+        split=session.attempt.split or b"",
+    )
 
 
 def check_terms(said: DealingTerms, peer: str, session: Session, program: Program[Any]) -> DealingTerms:
     """Check the terms of a data party, at the coordinator; returns them.
 
     Raises:
-        ProtocolError: shapes that this job cannot have (``E_COUNT``).
+        ProtocolError: shapes that this job cannot have, or other constants than this party's (``E_COUNT``).
         StateError: there is no memory for these (``E_MEMORY``).
     """
     parties = session.job.parties
@@ -127,6 +153,15 @@ def check_terms(said: DealingTerms, peer: str, session: Session, program: Progra
             f"{' and '.join(map(str, said.widths[:9])) or 'no'} columns, from epoch {said.epoch} on",
             code="E_COUNT",
             hint=f"ask the owner of {peer} whether it runs another version, and submit the job again",
+        )
+    if said.program != program_of(program, said):
+        title = SharesConfig.section_of(session.job).title
+        raise ProtocolError(
+            f"{peer} trains {title} with other constants than this coordinator, which has version "
+            f"{program.version} of it (vfl-node {VERSION})",
+            code="E_COUNT",
+            hint=f"compare versions with the owner of {peer}, install the same one at all parties, and submit the job again",
+            for_peer="it has other constants for this training: compare versions of vfl-node",
         )
     check_room(session, said.rows, said.widths, program.dealer_bytes(said.rows, said.widths, said.batch_rows))
     return said

@@ -34,6 +34,13 @@ class Candidates:
         """W, how many candidates there are."""
         return sum(each.shape[1] for each in self.left)
 
+    @property
+    def ends(self) -> Ring:
+        """1 at the last candidate of each column, uint64[W]."""
+        found = np.zeros(self.width, np.uint64)
+        found[np.cumsum([each.shape[1] for each in self.left]) - 1] = 1
+        return found
+
     def block(self, start: int, stop: int) -> Narrow:
         """Some rows of the matrix."""
         bins = self.bins[start:stop]

@@ -23,9 +23,12 @@ class SharesConfig(TrainerConfig):
 
     Attributes:
         title: what it is called in sentences about keys of a job.
+        far_score: a score of classes counts as beyond what the sum of sines is good for in a bin of the histogram of scores
+            that stands for more. Between the bins on both sides of it a coin decides.
     """
 
     title: ClassVar[str]
+    far_score: ClassVar[int]
 
     target_range: tuple[float, float] | None = Field(
         default=None,

@@ -47,12 +47,9 @@ Scores = Callable[[slice], Awaitable[Shared]]
 BINS = 256
 """Bins of a range of 32: those near 0 are an eighth wide. With scores that vary by 1 or more, the area is within .001."""
 
-OFF = 24.0
-"""A score counts as beyond what the sines are good for (:data:`~vfl_node.crypto.shares.sines.VALID`) in a bin that stands for
-more: at 24 no row does, at 32 every one, and between them by a coin."""
-
 ERROR_OFF = 16.0
-"""Likewise for an error of a predicted number, in deviations of the target: at 16 none is far off, at 18 every one."""
+"""An error of a predicted number counts as far off in a bin that stands for more deviations of the target: at 16 none does, at
+18 every one, and between them by a coin."""
 
 
 def score_levels(bins: int) -> tuple[Level, ...]:
@@ -69,7 +66,7 @@ class OutputTally:
         order: pairs of a positive and a negative row in order, less those in disorder; 0 of numbers.
         reach: how much a record changes that at most; 0 of numbers.
         sums: those that are opened of ``loss``, −log p of the labels or squared errors; ``squares`` of these; ``right``, rows
-            on the right side of the threshold; ``beyond``, rows whose score is beyond ±28, or whose error is beyond ±17, about.
+            on the right side of the threshold; ``beyond``, rows whose score is far off, or whose error is beyond ±17, about.
     """
 
     counts: tuple[int, ...]
@@ -90,6 +87,7 @@ async def tally(
     both: Opened,
     noise: MetricNoise,
     *,
+    far_score: int,
     bins: int = BINS,
     threshold: float = 0.5,
     to: int | None = None,
@@ -102,6 +100,7 @@ async def tally(
         targets: uint64[n, K] at the active party: 0 and 1, or numbers with :data:`FRACTION` fractional bits; zeros at others.
         both: w of the rows.
         noise: of the sums.
+        far_score: of the training (:class:`~vfl_node.training.shares.config.SharesConfig`); of no meaning for numbers.
         bins: of the histogram.
         threshold: probability from which on label 1 is predicted.
         to: place of the only party that sums are opened to; None: all.
@@ -129,7 +128,8 @@ async def tally(
         total = [one + more for one, more in zip(total, found, strict=True)]
     order = np.argsort(stands, kind="stable")
     histogram = Shared(np.stack([counts.part[order] for counts in total]), 0)
-    return await _open_sums(machine, histogram, _weights(bins, threshold, noise.numbers), noise, to)
+    weights = _weights(bins, threshold, ERROR_OFF if noise.numbers else far_score, noise.numbers)
+    return await _open_sums(machine, histogram, weights, noise, to)
 
 
 async def _open_sums(
@@ -194,7 +194,7 @@ def _weigh(histogram: Shared, weights: Ring, fraction: int) -> Shared:
 
 
 @lru_cache(maxsize=16)
-def _weights(bins: int, threshold: float, numbers: bool) -> dict[str, Weights]:
+def _weights(bins: int, threshold: float, most: float, numbers: bool) -> dict[str, Weights]:
     """What a row counts in each sum, by bin in ascending order, and label: the same integers on every machine."""
     *wider, finest = score_levels(bins)
     z = np.sort(np.concatenate([level.kept for level in (*wider, finest)]))
@@ -206,7 +206,7 @@ def _weights(bins: int, threshold: float, numbers: bool) -> dict[str, Weights]:
         loss = np.minimum(loss, MOST_LOSS)
     least = float(gmpy2.log(threshold / (1 - threshold)))
     upper, labels = z > least, loss.shape[1]
-    far_off = np.abs(z) > (ERROR_OFF if numbers else OFF)
+    far_off = np.abs(z) > most
     found = {
         "loss": (np.rint(np.ldexp(loss, FRACTION)), FRACTION),
         "squares": (np.rint(np.ldexp(loss**2, FRACTION)), FRACTION),

@@ -146,12 +146,13 @@ def is_union(align: AlignmentSpec) -> bool:
 
 def sums_text(job: Job) -> str:
     """What is opened for metrics, with the standard deviation of the noise of each sum."""
-    noise = MetricNoise.from_job(job)
+    noise, far = MetricNoise.from_job(job), SharesConfig.section_of(job).far_score
+    far_off = "are predicted more than 16 deviations off" if noise.numbers else f"have scores beyond ±{far}"
     words = {
         "loss": "squared errors in variances of the target" if noise.numbers else "losses",
         "squares": "the squares of these",
         "right": "how many are right",
-        "beyond": "how many are predicted more than 16 deviations off" if noise.numbers else "how many have scores beyond ±28",
+        "beyond": f"how many {far_off}",
     }
     first = "how many there are" if noise.numbers else "how many there are of each label"
     opened = [(first, noise.counts), *((words[name], deviation) for name, deviation in noise.sums.items())]

@@ -36,8 +36,8 @@ class Program(ABC, Generic[P]):
         self.job = job
 
     @abstractmethod
-    def public(self, said: ShareContext) -> Mapping[str, Any]:
-        """What values depend on beside the job, the widths and the schedule, as JSON."""
+    def public(self, said: ShareContext | DealingTerms) -> Mapping[str, Any]:
+        """What values depend on beside the job, the widths and the schedule, as JSON: the same of both messages."""
 
     @abstractmethod
     def plan(self, said: DealingTerms) -> P:

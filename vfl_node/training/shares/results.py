@@ -8,15 +8,16 @@ from dataclasses import dataclass
 from vfl_node.job import Job
 from vfl_node.training.evaluation import Values
 from vfl_node.training.intervals import Intervals
+from vfl_node.training.shares.config import SharesConfig
 from vfl_node.training.shares.estimates import LEAST_DEVIATIONS, Estimate, mean_area, mean_loss, share_right
 from vfl_node.training.shares.measuring import OutputTally
 from vfl_node.training.shares.metric_noise import MetricNoise
 from vfl_node.training.targets import TargetScale
 
 BEYOND = (
-    "Of about {count:,} shared records held out about {beyond:,} have scores beyond ±28, where the sum of sines that training "
-    "used is no sigmoid. Metrics are of the scores as they are, but the model may be worse than it could be. Lower "
-    "train.learning_rate or train.epochs."
+    "Of about {count:,} shared records held out about {beyond:,} have scores beyond ±{far}, where the sum of sines that "
+    "training used is no sigmoid. Metrics are of the scores as they are, but the model may be worse than it could be. Lower "
+    "train.learning_rate or train.{steps}."
 )
 FAR = (
     "Of about {count:,} shared records held out about {beyond:,} are predicted more than 16 standard deviations off: the model "
@@ -60,10 +61,20 @@ def warnings(job: Job, shared: int | None, tallies: Sequence[OutputTally], measu
     noise, said = MetricNoise.from_job(job), [UNSHARED] if shared == 0 else []
     if measured.unsaid and shared != 0:
         said.append(TOO_FEW.format(names=", ".join(measured.unsaid)))
-    beyond = max((tally.sums["beyond"] for tally in tallies), default=0.0)
-    if beyond > LEAST_DEVIATIONS * noise.sums["beyond"]:
-        said.append((FAR if noise.numbers else BEYOND).format(count=tallies[0].rows, beyond=round(beyond)))
+    beyond = count_beyond(tallies)
+    if beyond is not None and beyond > LEAST_DEVIATIONS * noise.sums["beyond"]:
+        train, text = SharesConfig.section_of(job), FAR if noise.numbers else BEYOND
+        steps = f"{train.traits.unit}s"
+        said.append(text.format(count=tallies[0].rows, beyond=beyond, far=train.far_score, steps=steps))
     return tuple(said)
+
+
+def count_beyond(tallies: Sequence[OutputTally]) -> int | None:
+    """About how many records measured on have a score or an error beyond what is counted, of the output with most.
+
+    The noise may take it below 0, which counts as 0. None without tallies.
+    """
+    return max(0, *(round(tally.sums["beyond"]) for tally in tallies)) if tallies else None
 
 
 def measure(job: Job, tallies: Sequence[OutputTally], scale: TargetScale | None, spread: float) -> Measured:

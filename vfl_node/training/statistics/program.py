@@ -32,7 +32,7 @@ class StatisticsProgram(Program[StatisticsPlan]):
     def _section(self) -> Statistics:
         return Statistics.section_of(self.job)
 
-    def public(self, said: ShareContext) -> Mapping[str, Any]:
+    def public(self, said: ShareContext | DealingTerms) -> Mapping[str, Any]:
         """How much noise there is; without noise all constants that values are made of."""
         plan = costs.plan_of(self._section, said.batch_rows, said.widths)
         if plan.epsilon is None:

@@ -42,7 +42,7 @@ from vfl_node.training.statistics.program import StatisticsProgram
 from vfl_node.training.statistics.section import ColumnName, ComparedFigures, CountedColumn, StatisticsSection
 from vfl_node.training.statistics.told import ToldColumns, tell_columns, tell_exact
 from vfl_node.training.trainer import Coordination, Trained, Trainer, TrainingData
-from vfl_node.transport.generated.vfl.v1.shares_pb2 import ColumnStatistics, DealingTerms
+from vfl_node.transport.generated.vfl.v1.shares_pb2 import ColumnStatistics
 from vfl_node.transport.pipe import Traffic
 
 NOT_COUNTED = "no value of them sets {least:,} records apart (statistics.least_rows, least_rows), or they are lists"
@@ -109,16 +109,7 @@ async def _count(
     agreement.check_room(session, rows, context.widths, program.party_bytes(rows, context.widths, rows))
     steps = ShareSteps(session, checkpoints, schedule.fingerprint, context.context, "block")
     start = _from_tensors(steps, resume)
-    said = DealingTerms(
-        rows=rows,
-        widths=context.widths,
-        context=context.context,
-        schedule=seed,
-        split=session.attempt.split or b"",
-        batch_rows=rows,
-        divisor=rows,
-        epoch=len(steps.done),
-    )
+    said = agreement.make_terms(session, program, context, rows, seed, len(steps.done))
     plan = program.plan(said)
 
     async def finish_block(number: int, sums: Sums) -> None:

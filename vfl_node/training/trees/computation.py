@@ -4,9 +4,10 @@
 
     cells       each party's candidates under masks, once
     both        w in shares: 1 where a row is every party's and is trained on; and w under a mask
-    tree t      gradients and one tree, for each tree
+    tree t      gradients and one tree, for each tree; of several classes one tree each
     measure     a histogram of scores by label on the rows held out; only sums with noise are opened
-    reveal      each party's splits to it, and the leaves to the active one, if the job says so
+    gains       how much each column gains in all trees, in shares, if the job says that it is opened
+    reveal      each party's splits and its columns' gains to it, and the leaves to the active one, if the job says so
 
 Each line is a section (:class:`vfl_node.crypto.shares.machine.ShareMachine`), so a restarted party goes on at a tree: its cells
 go once more over the wire, under the same masks, since they are the same. What is opened depends on shapes alone: all levels of
@@ -23,20 +24,23 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.shares.bits import Bits, pack_bits, reveal_bits, unpack_bits
 from vfl_node.crypto.shares.cells import mask_cells
 from vfl_node.crypto.shares.machine import ShareMachine
 from vfl_node.crypto.shares.operations import known_product, mask_known, mask_value, reveal
 from vfl_node.crypto.shares.ring import Ring, decode
 from vfl_node.crypto.shares.steps import widen
-from vfl_node.crypto.shares.values import Opened, Shared
+from vfl_node.crypto.shares.values import Opened, Shared, stack_rows
+from vfl_node.training.schedule import Schedule
 from vfl_node.training.shares.candidates import Candidates
 from vfl_node.training.shares.measuring import BINS, OutputTally, tally
 from vfl_node.training.shares.measuring import SCORE_FRACTION as TALLIED_FRACTION
 from vfl_node.training.shares.metric_noise import MetricNoise
+from vfl_node.training.trees.config import Trees
 from vfl_node.training.trees.gradients import find_pairs
 from vfl_node.training.trees.plan import PLACE_BITS, SCORE_FRACTION, TreesPlan
-from vfl_node.training.trees.tree import Tree, grow_tree
+from vfl_node.training.trees.tree import Tree, grow_trees
 
 Positions = NDArray[np.int64]
 
@@ -52,8 +56,10 @@ class TreesTraining:
         metric_noise: of the sums that metrics are made of.
         threshold: probability from which on label 1 is predicted.
         told: whether passive parties get the metrics, too.
-        reveals: whether splits are opened to their owners.
+        reveals: whether splits and columns' gains are opened to their owners.
         leaves: whether leaves are opened to the active party.
+        schedule: by which rows are drawn for a tree; None where all count.
+        row_fraction: which part of the rows trained on counts in a tree.
     """
 
     plan: TreesPlan
@@ -64,6 +70,18 @@ class TreesTraining:
     told: bool = False
     reveals: bool = True
     leaves: bool = True
+    schedule: Schedule | None = None
+    row_fraction: float = 1.0
+
+    def draw_rows(self, number: int) -> Ring | None:
+        """uint64[n], 1 where a row counts in tree ``number``: public, and never by what rows are. None: all count."""
+        if self.schedule is None or self.row_fraction == 1:
+            return None
+        count = max(1, round(self.row_fraction * len(self.training)))
+        order = Randomness(self.schedule.derive(f"rows of tree {number}")).permutation(len(self.training))
+        drawn = np.zeros(self.plan.rows, np.uint64)
+        drawn[self.training[order[:count]]] = 1
+        return drawn
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,15 +91,15 @@ class TreesOwn:
     Attributes:
         candidates: over the shared order.
         bits: uint64[n], 1 where a row is its own.
-        targets: uint64[n] with 2·:data:`~vfl_node.crypto.shares.ring.FRACTION` fractional bits at the active party, 0 where a
-            row is not its own; zeros at others.
-        begin: the score that all rows begin with, at the active party; 0 at others.
+        targets: uint64[K, n] with 2·:data:`~vfl_node.crypto.shares.ring.FRACTION` fractional bits at the active party, 0 where
+            a row is not its own; zeros at others.
+        begin: the K scores that all rows begin with, at the active party; zeros at others.
     """
 
     candidates: Candidates
     bits: Ring
     targets: Ring
-    begin: float = 0.0
+    begin: tuple[float, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,11 +107,13 @@ class Grown:
     """A party's shares of what there is so far: what a checkpoint has.
 
     Attributes:
-        scores: uint64[n], modulo 2^:data:`~.plan.PLACE_BITS`.
-        trees: so far.
+        scores: uint64[K, n], modulo 2^:data:`~.plan.PLACE_BITS`.
+        gains: uint64[W], how much each candidate has gained, with as many fractional bits as gain and number of a word have.
+        trees: so far, K a round in the order of the classes.
     """
 
     scores: Ring
+    gains: Ring
     trees: tuple[Tree, ...] = ()
 
 
@@ -105,12 +125,14 @@ class TreesOutcome:
         grown: its shares.
         splits: for each tree and node, level by level, the number of its own candidate that was chosen; −1: none of its own.
             Empty if they are not opened.
-        leaves: float64[trees, 2^depth] at the active party, if they are opened; else empty.
+        gains: float64[C], how much each of its own columns with candidates has gained in all trees. Empty likewise.
+        leaves: float64[K·trees, 2^depth] at the active party, if they are opened; else empty.
         tallies: empty at a party that is not told.
     """
 
     grown: Grown
     splits: NDArray[np.int64]
+    gains: NDArray[np.float64]
     leaves: NDArray[np.float64]
     tallies: tuple[OutputTally, ...]
 
@@ -139,30 +161,40 @@ async def compute(
         for owner, width in enumerate(plan.widths)
     ]
     both, counted = await _multiply_bits(machine, training, own)
-    targets = own.targets if own else np.zeros(plan.rows, np.uint64)
-    scores = Shared(start.scores if start else first_scores(plan.rows, own), SCORE_FRACTION)
-    trees = list(start.trees) if start else [Tree.nothing(plan)] * first  # of which the dealer has no share
+    targets = own.targets if own else np.zeros((plan.outputs, plan.rows), np.uint64)
+    begin = own.begin if own else (0.0,) * plan.outputs
+    scores = Shared(start.scores if start else first_scores(plan.rows, begin), SCORE_FRACTION)
+    gains = Shared(start.gains if start else np.zeros(plan.width, np.uint64), plan.gain_fraction + plan.index_bits)
+    trees = list(start.trees) if start else [Tree.nothing(plan)] * (first * plan.outputs)  # of which the dealer has no share
     for number in range(first, plan.trees):
         machine.begin(f"tree {number}")
-        pairs = await find_pairs(machine, plan, scores, targets, counted)
-        tree, scores = await grow_tree(machine, plan, cells, pairs, scores)
-        scores = Shared(scores.part & np.uint64((1 << PLACE_BITS) - 1), SCORE_FRACTION)
-        trees.append(tree)
-        await after(number, Grown(scores.part, tuple(trees)))
+        drawn, moved = training.draw_rows(number), []
+        for some in plan.groups:
+            pairs = await find_pairs(machine, plan, scores[some], targets[some], counted)
+            if drawn is not None:  # in public, so without a message; x gets masks of its own in each tree
+                pairs = Shared(pairs.part * drawn, pairs.fraction)
+            grown, of_group, more = await grow_trees(machine, plan, cells, pairs, scores[some])
+            trees += grown
+            gains += more
+            moved.append(of_group)
+        scores = Shared(stack_rows(moved).part & np.uint64((1 << PLACE_BITS) - 1), SCORE_FRACTION)
+        await after(number, Grown(scores.part, gains.part, tuple(trees)))
     machine.begin("measure")
     tallies: list[OutputTally] = []
     if len(training.testing):
         tallies = await _measure(machine, training, scores, targets, both)
+    by_column = await _sum_columns(machine, plan, gains, own) if training.reveals else []
     machine.begin("reveal")
     splits = await _reveal_splits(machine, plan, trees) if training.reveals else np.zeros((0, 0), np.int64)
+    gained = await _reveal_gains(machine, by_column, own)
     leaves = await _reveal_leaves(machine, trees) if training.leaves else np.zeros((0, 0))
-    return TreesOutcome(Grown(scores.part, tuple(trees)), splits, leaves, tuple(tallies))
+    return TreesOutcome(Grown(scores.part, gains.part, tuple(trees)), splits, gained, leaves, tuple(tallies))
 
 
-def first_scores(rows: int, own: TreesOwn | None) -> Ring:
-    """What rows begin with, in the active party's share alone."""
-    begin = round((own.begin if own else 0.0) * 2**SCORE_FRACTION) % (1 << PLACE_BITS)
-    return np.full(rows, begin, np.uint64)
+def first_scores(rows: int, begin: Sequence[float]) -> Ring:
+    """What rows begin with, uint64[K, rows], in the active party's share alone."""
+    each = [round(score * 2**SCORE_FRACTION) % (1 << PLACE_BITS) for score in begin]
+    return np.repeat(np.array(each, np.uint64)[:, None], rows, axis=1)
 
 
 async def _multiply_bits(machine: ShareMachine, training: TreesTraining, own: TreesOwn | None) -> tuple[Opened, Opened]:
@@ -191,15 +223,16 @@ async def _measure(
     shift = TALLIED_FRACTION - SCORE_FRACTION
 
     async def score(rows: slice) -> Shared:
-        wide = await widen(machine, scores[testing[rows]], PLACE_BITS)
-        return Shared(wide.part[:, None], SCORE_FRACTION).times(1 << shift, shift)
+        wide = await widen(machine, scores[:, testing[rows]].transposed, PLACE_BITS)
+        return wide.times(1 << shift, shift)
 
     tallies = await tally(
         machine,
         score,
-        _tested_targets(targets[testing], numbers=training.metric_noise.numbers),
+        _tested_targets(targets[:, testing], numbers=training.metric_noise.numbers),
         both[testing],
         training.metric_noise,
+        far_score=Trees.far_score,
         bins=BINS,
         threshold=training.threshold,
         to=to,
@@ -208,13 +241,13 @@ async def _measure(
 
 
 def _tested_targets(targets: Ring, *, numbers: bool) -> Ring:
-    """Targets as :func:`~vfl_node.training.shares.measuring.tally` takes them, uint64[t, 1]."""
+    """Targets as :func:`~vfl_node.training.shares.measuring.tally` takes them, uint64[t, K]."""
     shift = np.int64(SCORE_FRACTION if numbers else 2 * SCORE_FRACTION)
-    return (targets.view(np.int64) >> shift).view(np.uint64)[:, None]
+    return (targets.view(np.int64) >> shift).view(np.uint64).T
 
 
 async def _reveal_splits(machine: ShareMachine, plan: TreesPlan, trees: Sequence[Tree]) -> NDArray[np.int64]:
-    """Each party's own chosen candidates to it, int64[trees, 2^depth − 1]."""
+    """Each party's own chosen candidates to it, int64[K·trees, 2^depth − 1]."""
     flags = np.concatenate([tree.flags(plan.width) for tree in trees])
     opened, first = [], 0
     for owner, width in enumerate(plan.widths):
@@ -226,6 +259,31 @@ async def _reveal_splits(machine: ShareMachine, plan: TreesPlan, trees: Sequence
         return np.zeros((0, 0), np.int64)
     mine = opened[machine.place]
     return np.where(mine.any(axis=1), mine.argmax(axis=1), -1).reshape(len(trees), -1)
+
+
+async def _sum_columns(machine: ShareMachine, plan: TreesPlan, gains: Shared, own: TreesOwn | None) -> list[Shared]:
+    """Gains of all columns up to each one, [W] of each party: at the last candidate of a column, and 0 elsewhere.
+
+    Which one that is, the owner alone knows. So what all candidates up to each one have gained is multiplied by its bit.
+    """
+    machine.begin("gains")
+    ends, firsts = own.candidates.ends if own else None, np.cumsum(plan.widths)[:-1]
+    known = await machine.run(
+        *(mask_known(owner, (width,), 0, ends if machine.place == owner else None) for owner, width in enumerate(plan.widths))
+    )
+    upward = [Shared(np.cumsum(part, dtype=np.uint64), gains.fraction) for part in np.split(gains.part, firsts)]
+    return await machine.run(*(known_product(*pair, "numbers") for pair in zip(known, upward, strict=True)))
+
+
+async def _reveal_gains(machine: ShareMachine, sums: Sequence[Shared], own: TreesOwn | None) -> NDArray[np.float64]:
+    """How much each of its columns has gained to each party, float64[C], of :func:`_sum_columns`."""
+    if not sums:
+        return np.zeros(0)
+    opened = await machine.run(*(reveal(total, owner) for owner, total in enumerate(sums)))
+    if own is None:
+        return np.zeros(0)
+    upward = opened[machine.place][own.candidates.ends > 0]
+    return decode(np.diff(upward, prepend=np.uint64(0)), sums[0].fraction)
 
 
 async def _reveal_leaves(machine: ShareMachine, trees: Sequence[Tree]) -> NDArray[np.float64]:

@@ -1,6 +1,6 @@
 """What training trees in shares will send and compute: counted before it runs, by the program of the training itself.
 
-What is sent grows in proportion with rows and with trees, but for words of 64 bits. So the program is run by a
+What is sent grows in proportion with rows, slots and trees, but for words of 64 bits. So the program is run by a
 :class:`~vfl_node.crypto.shares.machine.Counter` with few rows and trees, and all else follows.
 """
 
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.job.costs import HEAD_BYTES, TableShape, TrainingCost
@@ -15,10 +16,17 @@ from vfl_node.job.evaluate import Evaluate
 from vfl_node.roles import DataRole
 from vfl_node.training.shares.plan import SharesPlan
 from vfl_node.training.trees import memory
-from vfl_node.training.trees.config import Trees
+from vfl_node.training.trees.config import MOST_ROWS, Trees
+
+if TYPE_CHECKING:
+    from vfl_node.crypto.shares.functions import Guess
+    from vfl_node.training.trees.plan import TreesPlan
 
 _ROWS = 1 << 10
 """Rows that are counted with: words of bits are full."""
+
+_WITH_AS_MANY_SLOTS = _ROWS + 3 * 64
+"""More of them, for which a column has no more slots."""
 
 
 class TreesTrainingPlan(SharesPlan[Trees]):
@@ -69,49 +77,66 @@ class TreesTrainingPlan(SharesPlan[Trees]):
 
 
 def _count(train: Trees, widths: tuple[int, ...], rows: int, tested: int, told: bool) -> tuple[int, int, int, int]:
-    """Rounds, bytes of the active party, of all passive ones and of the dealer."""
-    what = train.depth, train.bins, widths, told, train.reveal == "owners", train.leaves == "active", train.loss
-    base = _run(*what, rows=_ROWS, trees=1, tested=0)
-    of_row = [(two - one) / _ROWS for one, two in zip(base, _run(*what, rows=2 * _ROWS, trees=1, tested=0), strict=True)]
-    more = _run(*what, rows=_ROWS, trees=2, tested=0)
-    of_tree = [two - one for one, two in zip(base, more, strict=True)]
-    of_both = _run(*what, rows=2 * _ROWS, trees=2, tested=0)
-    tree_row = [
-        (both - tree - row + one) / _ROWS
-        for both, tree, row, one in zip(of_both, more, _run(*what, rows=2 * _ROWS, trees=1, tested=0), base, strict=True)
-    ]
-    extra = rows - _ROWS
-    total = [
-        one + row * extra + (train.trees - 1) * (tree + each * extra)
-        for one, row, tree, each in zip(base, of_row, of_tree, tree_row, strict=True)
-    ]
+    """Rounds, bytes of the active party, of all passive ones and of the dealer.
+
+    Thresholds and slots do not grow with rows as all else does. So few rows are counted with as many thresholds as all rows
+    have, and slots by themselves.
+    """
+    import numpy as np
+
+    from vfl_node.crypto.shares.masked import slots_of
+    from vfl_node.crypto.shares.tallies import rows_at_once
+    from vfl_node.training.shares.measuring import BINS
+
+    at_once = memory.grown_at_once(train, rows, widths)
+    guess = _plan_of(train, widths, min(max(rows, 1), MOST_ROWS), 1, at_once).guess
+
+    def run(train: Trees, outputs: int, rows: int, trees: int, tested: int = 0) -> np.ndarray:
+        return np.array(_run(train, widths, told, guess, outputs, rows=rows, trees=trees, tested=tested), np.float64)
+
+    def grow(outputs: int, trees: int) -> np.ndarray:
+        few = run(train, outputs, _ROWS, trees)
+        of_row = (run(train, outputs, _WITH_AS_MANY_SLOTS, trees) - few) / (_WITH_AS_MANY_SLOTS - _ROWS)
+        of_slot = (run(train, outputs, 2 * _ROWS, trees) - few - of_row * _ROWS) / (slots_of(2 * _ROWS) - slots_of(_ROWS))
+        return np.asarray(few + of_row * (rows - _ROWS) + of_slot * (slots_of(rows) - slots_of(_ROWS)))
+
+    groups, left = divmod(train.outputs, at_once)
+    first = grow(at_once, 1)
+    total = first + (train.trees * groups - 1) * (grow(at_once, 2) - first)
+    if left:
+        total += train.trees * (grow(left, 2) - grow(left, 1))
+    total[0] += _blocks(rows, widths)
     if tested:
-        first = _run(*what, rows=_ROWS, trees=1, tested=_ROWS // 2)
-        second = _run(*what, rows=_ROWS, trees=1, tested=_ROWS)
-        each = [(two - one) / (_ROWS // 2) for one, two in zip(first, second, strict=True)]
-        total = [
-            whole + one - none + row * (tested - _ROWS // 2)
-            for whole, one, none, row in zip(total, first, base, each, strict=True)
-        ]
-    rounds, active, passive, dealt = (round(number) for number in total)
+        in_round = rows_at_once(BINS, train.outputs)
+        turns, rest = divmod(tested - 1, in_round)
+        closed = train.model_copy(update={"reveal": "none", "leaves": "none"})
+        counts = (0, in_round, 2 * in_round, rest + 1)
+        none, once, twice, last = (run(closed, train.outputs, 2 * in_round, 0, count) for count in counts)
+        total += last - none + turns * (twice - once)
+    rounds, active, passive, dealt = (round(number) for number in total.tolist())
     return rounds, active, passive, dealt
+
+
+def _plan_of(train: Trees, widths: tuple[int, ...], rows: int, trees: int, outputs: int) -> TreesPlan:
+    """The shapes of a training of so many outputs, whose trees grow side by side."""
+    from vfl_node.training.trees.plan import TreesPlan
+
+    rest = train.learning_rate, train.l2, train.min_gain, train.least_rows, train.loss
+    return TreesPlan(rows, widths, trees, train.depth, *rest, outputs, outputs)
+
+
+def _blocks(rows: int, widths: tuple[int, ...]) -> int:
+    """Rounds in which all cells are opened, some rows at a time."""
+    from vfl_node.crypto.shares.masked import blocks_of
+
+    return sum(len(list(blocks_of(rows, width))) for width in widths)
 
 
 @lru_cache(maxsize=64)
 def _run(
-    depth: int,
-    bins: int,
-    widths: tuple[int, ...],
-    told: bool,
-    reveals: bool,
-    leaves: bool,
-    loss: str,
-    *,
-    rows: int,
-    trees: int,
-    tested: int,
+    train: Trees, widths: tuple[int, ...], told: bool, guess: Guess, outputs: int, *, rows: int, trees: int, tested: int
 ) -> tuple[int, int, int, int]:
-    """The whole program over so few rows."""
+    """The whole program over so few rows, with this guess; without the rounds of :func:`_blocks`."""
     from contextlib import suppress
 
     import numpy as np
@@ -119,17 +144,17 @@ def _run(
     from vfl_node.crypto.shares.machine import Counter
     from vfl_node.training.shares.metric_noise import MetricNoise
     from vfl_node.training.trees.computation import Grown, TreesTraining, compute
-    from vfl_node.training.trees.plan import TreesPlan
 
-    kind = "log" if loss == "log" else "squares"
+    shapes = _plan_of(train, widths, rows, trees, outputs)
+    vars(shapes)["guess"] = guess  # of all rows, in place of that of so few
     plan = TreesTraining(
-        plan=TreesPlan(rows, widths, trees, depth, 0.5, 1.0, 0.01, 1, kind),  # type: ignore[arg-type]
+        plan=shapes,
         training=np.arange(rows),
         testing=np.arange(tested),
-        metric_noise=MetricNoise(1.0, numbers=loss == "squares"),
+        metric_noise=MetricNoise(1.0, outputs=outputs, numbers=train.task == "regression"),
         told=told,
-        reveals=reveals,
-        leaves=leaves,
+        reveals=train.reveal == "owners",
+        leaves=train.leaves == "active",
     )
     counter = Counter(len(widths))
 
@@ -138,5 +163,5 @@ def _run(
 
     with suppress(StopIteration):  # at its end: who counts waits for nobody
         compute(counter, plan, None, None, 0, skip).send(None)
-    total = counter.cost
-    return total.rounds, total.opened[0], sum(total.opened.values()) - total.opened[0], sum(total.dealt.values())
+    total, active = counter.cost, counter.cost.opened[0]
+    return total.rounds - _blocks(rows, widths), active, sum(total.opened.values()) - active, sum(total.dealt.values())

@@ -9,6 +9,11 @@ from vfl_node.ledger import Disclosure
 from vfl_node.training.shares.metric_noise import sums_text
 from vfl_node.training.trees.config import Trees
 
+OF_A_COLUMN = (
+    "The number hints at how many columns there are, and at missing values: a column of numbers with some of them has about "
+    "twice as many as one without"
+)
+
 
 def learns(
     job: Job, rows: int | None, widths: Sequence[int], *, counted: int | None = None, number: int = 1
@@ -26,23 +31,27 @@ def learns(
     width = dict(zip(parties.data, widths, strict=False))
     masked = "candidates, gradients, sums and ways of rows of the others, each under a mask of its own: uniform numbers"
     several = f"; this is training {number} over these records, and several tell more than one" if number > 1 else ""
+    of_each = " of each class's trees" if train.outputs > 1 else ""
+    of_these = "" if train.row_fraction == 1 else " that count in this tree"
     learnt: dict[str, tuple[Disclosure, ...]] = {}
     for name in parties.data:
         entries = [Disclosure("masked values", rows, masked)]
         entries += [
-            Disclosure("features", count, f"how many candidates for splits {other} has: {count}")
+            Disclosure("features", count, f"how many candidates for splits {other} has: {count}. {OF_A_COLUMN}")
             for other, count in width.items()
             if other != name
         ]
         if train.reveal == "owners":
-            text = f"which of its own candidates splits each node, and which nodes it does not split{several}. On each side of "
-            text += f"such a split are at least {train.least_rows:,} shared records"
+            text = f"which of its own candidates splits each node{of_each}, and which nodes it does not split{several}. On "
+            text += f"each side of such a split are at least {train.least_rows:,} shared records{of_these}. Also how much the "
+            text += "splits of each of its own columns gain in all trees, to 8 bits: functions of the labels of all shared "
+            text += "records"
             entries.append(Disclosure("splits", width.get(name), text))
         if train.leaves == "active" and name == parties.active:
-            count = train.trees << train.depth
+            count = train.trees * train.outputs << train.depth
             text = (
-                f"the values of all {count:,} leaves, to 18 bits: functions of the labels and columns of all shared records. "
-                "They also show which nodes are split at all"
+                f"the values of all {count:,} leaves{of_each}, to 18 bits: functions of the labels and columns of all shared "
+                "records. They also show which nodes are split at all"
             )
             entries.append(Disclosure("leaf values", count, text + several))
         if train.metrics_by == "histogram" and (name == parties.active or job.evaluate.share_with_passive):

@@ -20,13 +20,14 @@ _SHORT = _ABOVE + SCORE_FRACTION - 2 * FRACTION  # what targets have less
 
 
 async def find_pairs(machine: ShareMachine, plan: TreesPlan, scores: Shared, targets: Ring, counted: Opened) -> Shared:
-    """(g, h)·w as g·2³² + h, [n].
+    """(g, h)·w as g·2³² + h, [T, n].
 
     Args:
         machine: of whoever runs it.
         plan: the same for everybody.
-        scores: [n].
-        targets: y at the active party, with 2·:data:`~vfl_node.crypto.shares.ring.FRACTION` fractional bits; zeros elsewhere.
+        scores: of T trees, [T, n].
+        targets: uint64[T, n], y at the active party with 2·:data:`~vfl_node.crypto.shares.ring.FRACTION` fractional bits; zeros
+            elsewhere.
         counted: w: 1 for rows that all parties have and that are trained on, [n].
     """
     if plan.loss == "log":
@@ -43,7 +44,7 @@ async def find_pairs(machine: ShareMachine, plan: TreesPlan, scores: Shared, tar
         lifted = scores.times(1 << _ABOVE, _ABOVE)  # so high, scores wrap around where numbers do
         apart = lifted - Shared(targets, 2 * FRACTION).times(1 << _SHORT, _SHORT)
         (gradients,) = await machine.run(truncate(apart, apart.fraction - plan.gradient_fraction))
-        of_hessian = np.full(plan.rows, (machine.place == 0) << plan.hessian_fraction, np.uint64)
+        of_hessian = np.full(scores.shape, (machine.place == 0) << plan.hessian_fraction, np.uint64)
     (pairs,) = await machine.run(mask_value(Shared((gradients.part << np.uint64(_PAIR_BITS)) + of_hessian, 0)))
     (counting,) = await machine.run(product(pairs, counted, "numbers"))
     return counting

@@ -11,6 +11,7 @@ import numpy as np
 from vfl_node.crypto.shares.ring import FRACTION, encode
 from vfl_node.errors import DataError
 from vfl_node.session.session import Session
+from vfl_node.training.glm.plain import one_hot
 from vfl_node.training.shares.binned import BinnedColumns
 from vfl_node.training.shares.candidates import Candidates
 from vfl_node.training.shares.metric_noise import MOST_SQUARE
@@ -69,10 +70,10 @@ def prepare(session: Session, data: TrainingData, training: Positions, testing: 
     rows = data.alignment.rows
     mine = rows >= 0
     candidates: Candidates = columns.candidates(data.table, rows)
-    targets, scale, begin, spread = np.zeros(len(rows), np.uint64), None, 0.0, 0.0
+    targets, scale, begin, spread = np.zeros((train.outputs, len(rows)), np.uint64), None, (0.0,) * train.outputs, 0.0
     if active:
         values, scale, begin = _targets(data, train)
-        targets[mine] = encode(values[rows[mine]], 2 * FRACTION)
+        targets[:, mine] = encode(values[rows[mine]].T, 2 * FRACTION)
         tested = values[rows[testing[mine[testing]]]]
         if scale is not None and len(tested):
             spread = float(np.minimum((tested - tested.mean()) ** 2, MOST_SQUARE).mean())
@@ -82,22 +83,23 @@ def prepare(session: Session, data: TrainingData, training: Positions, testing: 
     return TreeInputs(columns, dropped, own, scale, spread)
 
 
-def _targets(data: TrainingData, train: Trees) -> tuple[np.ndarray, TargetScale | None, float]:
-    """y of all rows of the table, the scale of numbers, and the score to begin with: by this party's own labels alone."""
+def _targets(data: TrainingData, train: Trees) -> tuple[np.ndarray, TargetScale | None, tuple[float, ...]]:
+    """y of the table's rows, float64[n, K], the scale of numbers, and K scores to begin with: by this party's labels alone."""
     labels, whole = data.table.labels, (data.whole or data.table).labels
     if labels is None or whole is None:
         raise DataError("the table has no label column", code="E_NO_LABEL", hint="set data.label")
     if train.task == "classification":
-        share = float(np.clip(np.mean(whole), 1e-4, 1 - 1e-4))
-        return np.asarray(labels, np.float64), None, float(np.clip(math.log(share / (1 - share)), -MOST_BEGIN, MOST_BEGIN))
+        shares = np.clip(one_hot(whole, train.classes).mean(axis=0), 1e-4, 1 - 1e-4).tolist()
+        begin = [float(np.clip(math.log(share / (1 - share)), -MOST_BEGIN, MOST_BEGIN)) for share in shares]
+        return one_hot(labels, train.classes), None, tuple(begin)
     scale = TargetScale.from_range(*train.target_range) if train.target_range else TargetScale.fit(whole)
-    return np.clip(scale.apply(labels), -FAR / 2, FAR / 2), scale, 0.0
+    return np.clip(scale.apply(labels), -FAR / 2, FAR / 2)[:, None], scale, (0.0,)
 
 
 def digest_of(own: TreesOwn, salt: bytes) -> bytes:
     """SHA-256 of all that a party's values are made of; ``salt`` is secret, so that nobody can try tables."""
     hashed = hashlib.sha256(b"vfl-node tree inputs 1" + salt)
-    parts: list[np.ndarray] = [own.candidates.bins, own.bits, own.targets, np.array([own.begin]), *own.candidates.left]
+    parts: list[np.ndarray] = [own.candidates.bins, own.bits, own.targets, np.array(own.begin), *own.candidates.left]
     for values in parts:
         hashed.update(np.array(values.shape, "<u8").tobytes())
         hashed.update(np.ascontiguousarray(values).astype(values.dtype.newbyteorder("<"), copy=False).data)

@@ -5,7 +5,7 @@
     cells      each party's candidates of the rows under masks of the batch
     for each level, of many trees at a time:
         which way each row goes at each node; z of the children          as in training (tree.py)
-    score      the sum of the leaves where the rows end, and what all rows begin with
+    score      of each class the sum of the leaves where the rows end, and what all rows begin with
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class TreesForm(AnswerForm):
     @override
     def shapes(self) -> Sequence[tuple[int, ...]]:
         train, width = self.train, sum(self.widths)
-        return shapes_of(train.trees, train.depth, width)
+        return shapes_of(train.outputs, train.trees, train.depth, width)
 
     @override
     async def score(self, machine: ShareMachine, shares: Sequence[Ring], rows: int, own: NDArray[Any] | None) -> Shared:
@@ -66,13 +66,13 @@ class TreesForm(AnswerForm):
             for owner, width in enumerate(self.widths)
         ]
         begin, trees = join_shares(shares, self.train.depth)
-        total = Shared(np.repeat(begin, rows), SCORE_FRACTION)
+        total = np.repeat(begin[None], rows, axis=0)
         at_once = memory.trees_at_once(self.train, rows)
         for first in range(0, len(trees), at_once):
-            total += await follow_trees(machine, cells, trees[first : first + at_once])
-        low = Shared(total.part & np.uint64((1 << PLACE_BITS) - 1), SCORE_FRACTION)
-        wide = await widen(machine, low, PLACE_BITS)
-        return Shared(wide.part[:, None], wide.fraction)
+            found = await follow_trees(machine, cells, trees[first : first + at_once])
+            for number, leaves in enumerate(found, first):
+                total[:, number % self.outputs] += leaves.part
+        return await widen(machine, Shared(total & np.uint64((1 << PLACE_BITS) - 1), SCORE_FRACTION), PLACE_BITS)
 
     @override
     def memory(self, rows: int) -> int:
@@ -105,9 +105,10 @@ class KeptTrees(KeptModel):
         return self.encoder.bins(table)
 
 
-def shapes_of(trees: int, depth: int, width: int) -> tuple[tuple[int, ...], ...]:
-    """The shapes of a party's shares: the score to begin with, flags level by level, and leaves."""
-    return ((1,), *((trees, words_of((1 << level) * width)) for level in range(depth)), (trees, 1 << depth))
+def shapes_of(outputs: int, rounds: int, depth: int, width: int) -> tuple[tuple[int, ...], ...]:
+    """The shapes of a party's shares: the scores to begin with, flags level by level, and leaves."""
+    trees = rounds * outputs
+    return ((outputs,), *((trees, words_of((1 << level) * width)) for level in range(depth)), (trees, 1 << depth))
 
 
 def list_shares(begin: Ring, trees: Sequence[Tree]) -> tuple[Ring, ...]:

@@ -26,6 +26,12 @@ FOLLOWED = 1 << 22
 VALUE_BYTES = 400
 """What a candidate of a node of the last level takes: both sides, in all that a gain is made of, dealt and computed."""
 
+GROWN_BYTES = 1 << 30
+"""What rows take in the last level of all trees that grow side by side, at most, if more than one does."""
+
+GROWN_CANDIDATES = 1 << 14
+"""Candidates of all nodes in this level, at most, likewise: gains of more are computed in several goes anyway."""
+
 MASKS_BYTES = 2 * (1 << 26)
 """Masks of cells that a dealer keeps for each party."""
 
@@ -44,15 +50,22 @@ def widths(train: Trees, passive_parties: int, beside: Beside) -> tuple[int, ...
 
 def party_bytes(train: Trees, rows: int, of_all: Sequence[int]) -> int:
     """Memory of a data party that has ``of_all`` candidates' cells."""
-    nodes = 1 << (train.depth - 1)
+    nodes = grown_at_once(train, rows, of_all) << (train.depth - 1)
     return int(rows * (CELL_BYTES * sum(of_all) + 8 * NODE_NUMBERS * nodes)) + VALUE_BYTES * nodes * sum(of_all) + BLOCK_BYTES
 
 
 def dealer_bytes(train: Trees, rows: int, of_all: Sequence[int]) -> int:
     """Memory of the coordinator, which deals to each party by itself."""
-    nodes, parties = 1 << (train.depth - 1), len(of_all)
+    nodes, parties = grown_at_once(train, rows, of_all) << (train.depth - 1), len(of_all)
     of_nodes = int(rows * 8 * (NODE_NUMBERS + parties) * nodes) + VALUE_BYTES * nodes * sum(of_all)
     return parties * (of_nodes + BLOCK_BYTES + MASKS_BYTES)
+
+
+def grown_at_once(train: Trees, rows: int, of_all: Sequence[int]) -> int:
+    """How many trees of a round grow side by side; everybody must have the same number."""
+    nodes = 1 << (train.depth - 1)
+    by_rows = GROWN_BYTES // max(1, 8 * NODE_NUMBERS * rows * nodes)  # an estimate may not know any rows
+    return max(1, min(train.outputs, by_rows, GROWN_CANDIDATES // (sum(of_all) * nodes)))
 
 
 def trees_at_once(train: Trees, rows: int) -> int:
@@ -62,5 +75,6 @@ def trees_at_once(train: Trees, rows: int) -> int:
 
 def answer_bytes(train: Trees, rows: int, of_all: Sequence[int]) -> int:
     """Memory of whoever has a part in a batch of predictions of so many ``rows``."""
-    followed = min(train.trees, trees_at_once(train, rows)) * (rows << train.depth)
-    return int(rows * 12 * CELL_BYTES * sum(of_all)) + 8 * NODE_NUMBERS * followed + (train.trees * sum(of_all) << train.depth)
+    trees = train.trees * train.outputs
+    followed = min(trees, trees_at_once(train, rows)) * (rows << train.depth)
+    return int(rows * 12 * CELL_BYTES * sum(of_all)) + 8 * NODE_NUMBERS * followed + (trees * sum(of_all) << train.depth)

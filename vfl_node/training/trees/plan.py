@@ -48,7 +48,9 @@ class TreesPlan:
         l2: λ.
         min_gain: of a split.
         least_rows: shared records that lie on each side of a split at least.
-        loss: ``log`` of two classes, ``squares`` of numbers in deviations.
+        loss: ``log`` of classes, ``squares`` of numbers in deviations.
+        outputs: K, trees of a round: one for two classes and for a number, else one a class.
+        at_once: how many of these grow side by side, in the same messages.
     """
 
     rows: int
@@ -60,6 +62,13 @@ class TreesPlan:
     min_gain: float
     least_rows: int
     loss: Literal["log", "squares"] = "log"
+    outputs: int = 1
+    at_once: int = 1
+
+    @property
+    def groups(self) -> list[slice]:
+        """Which trees of a round grow side by side."""
+        return [slice(first, min(first + self.at_once, self.outputs)) for first in range(0, self.outputs, self.at_once)]
 
     @property
     def width(self) -> int:

@@ -56,15 +56,15 @@ def predict(active: KeptHalf, passives: Sequence[KeptHalf], positions: NDArray[n
     goes_left = np.concatenate([_candidates(*pair, positions) for pair in zip(kept, halves, strict=True)], axis=1)
     flags = [np.bitwise_xor.reduce(level) for level in chosen]
     values = decode(_add(leaves), SCORE_FRACTION)
-    z = np.full(len(positions), float(decode(_signed(_add(begin)), SCORE_FRACTION)[0]))
-    for number in range(train.trees):
+    z = np.repeat(decode(_signed(_add(begin)), SCORE_FRACTION)[None], len(positions), axis=0)
+    for number, of_leaves in enumerate(values):
         node = np.zeros(len(positions), np.int64)
         for level, words in enumerate(flags):
             of_nodes = unpack_bits(words[number], (1 << level, goes_left.shape[1])).astype(np.int64)
             left = (goes_left @ of_nodes.T)[np.arange(len(node)), node]
             node = 2 * node + 1 - left
-        z += values[number][node]
-    return answers.interpret(answers.round_scores(z[:, None], form), train, kept[0].stored.target)
+        z[:, number % train.outputs] += of_leaves[node]
+    return answers.interpret(answers.round_scores(z, form), train, kept[0].stored.target)
 
 
 def _add(parts: Sequence[Ring]) -> Ring:

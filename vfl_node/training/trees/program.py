@@ -27,20 +27,20 @@ from vfl_node.transport.generated.vfl.v1.shares_pb2 import DealingTerms, ShareCo
 class TreesProgram(Program[TreesTraining]):
     """Trees in shares (:mod:`vfl_node.training.trees.computation`), as a `Program`."""
 
-    version = 1
+    version = 2
     unit = "trees"
 
     @property
     def _train(self) -> Trees:
         return Trees.section_of(self.job)
 
-    def public(self, said: ShareContext) -> Mapping[str, Any]:
+    def public(self, said: ShareContext | DealingTerms) -> Mapping[str, Any]:
         """All constants that values are made of."""
         plan = self.shapes(said.batch_rows, said.widths)
         series = SIGMOID[TERMS]
         fractions = plan.gradient_fraction, plan.hessian_fraction, plan.gain_fraction
         constants = [fractions, plan.guess.thresholds, plan.guess.changes, INVERSE, series.coefficients, series.multiples]
-        return {"constants": [list(each) for each in constants]}
+        return {"constants": [list(each) for each in constants], "side by side": plan.at_once}
 
     def shapes(self, rows: int, widths: Sequence[int]) -> TreesPlan:
         """The shapes of a training over so many rows and candidates."""
@@ -55,12 +55,15 @@ class TreesProgram(Program[TreesTraining]):
             min_gain=train.min_gain,
             least_rows=train.least_rows,
             loss=train.loss,
+            outputs=train.outputs,
+            at_once=memory.grown_at_once(train, rows, widths),
         )
 
     @override
     def plan(self, said: DealingTerms) -> TreesTraining:
         job, train = self.job, self._train
-        training, testing = Schedule(said.schedule, said.rows, train.seed).split(0, job.evaluate.test_fraction)
+        schedule = Schedule(said.schedule, said.rows, train.seed)
+        training, testing = schedule.split(0, job.evaluate.test_fraction)
         return TreesTraining(
             plan=self.shapes(said.rows, said.widths),
             training=training,
@@ -70,6 +73,8 @@ class TreesProgram(Program[TreesTraining]):
             told=job.evaluate.share_with_passive,
             reveals=train.reveal == "owners",
             leaves=train.leaves == "active",
+            schedule=schedule,
+            row_fraction=train.row_fraction,
         )
 
     def fits(self, said: DealingTerms) -> bool:

@@ -13,16 +13,20 @@ from vfl_node.training.trees.config import Trees
 def declare(job: Job) -> Iterator[Declaration]:
     """Each thing that a party may learn."""
     parties, train = job.parties, Trees.section_of(job)
+    of_each = " of each class's trees" if train.outputs > 1 else ""
     for name in parties.data:
         others = " and ".join(parties.others(name))
         yield Declaration(name, "masked values", f"from {others} uniform numbers, which tell nothing")
-        yield Declaration(name, "features", f"how many candidates for splits each of {others} has")
+        yield Declaration(
+            name, "features", f"how many candidates for splits each of {others} has, which hints at columns and missing values"
+        )
         if train.reveal == "owners":
-            text = "which of its own candidates splits each node, without a bound on what that tells of one record"
+            text = f"which of its own candidates splits each node{of_each}, and how much each of its own columns gains in all "
+            text += "trees, without a bound on what that tells of one record"
             yield Declaration(name, "splits", text)
         if train.leaves == "active" and name == parties.active:
-            text = "the values of all leaves, and so which nodes are split, without a bound on what they tell of one record"
-            yield Declaration(name, "leaf values", text)
+            told = f"the values of all leaves{of_each}, and so which nodes are split"
+            yield Declaration(name, "leaf values", f"{told}, without a bound on what they tell of one record")
         if train.metrics_by == "histogram" and (name == parties.active or job.evaluate.share_with_passive):
             yield Declaration(name, "metrics", "sums over the records that are measured on, each with noise")
     shapes = f"how many rows and candidates there are, and how fast each party computes; it deals the randomness, {DEALER}"

@@ -10,7 +10,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -18,27 +17,26 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vfl_node.crypto.randomness import Randomness
-from vfl_node.crypto.shares.machine import Party
+from vfl_node.crypto.shares.cells import bytes_of_cells
+from vfl_node.crypto.shares.masked import slots_of
 from vfl_node.crypto.shares.ring import Ring
-from vfl_node.errors import PolicyError, ProtocolError, UsageError
+from vfl_node.errors import PolicyError, UsageError
 from vfl_node.process import failpoints
-from vfl_node.progress import Advanced, PhaseBegan, ResultDoubted
-from vfl_node.session.openings import OpeningLog
-from vfl_node.session.session import Session, bytes_moved
-from vfl_node.session.share_wire import DealtCorrections, PairWire, StarWire
+from vfl_node.progress import ResultDoubted
+from vfl_node.session.session import Session
 from vfl_node.session.toss import toss
 from vfl_node.training import own_columns
-from vfl_node.training.checkpoints import Checkpoints, load_of
+from vfl_node.training.checkpoints import Checkpoints
 from vfl_node.training.schedule import Schedule
 from vfl_node.training.shares import agreement
 from vfl_node.training.shares.agreement import Brought
+from vfl_node.training.shares.attempt import DealtParty, ShareSteps, meet_dealer
 from vfl_node.training.shares.dealing import Dealing
 from vfl_node.training.shares.kept import make_servable, to_tensors
 from vfl_node.training.shares.privacy import privacy_of
-from vfl_node.training.shares.results import measure, warnings
+from vfl_node.training.shares.results import count_beyond, measure, warnings
 from vfl_node.training.summary import Population, Summary
-from vfl_node.training.trainer import Coordination, Epoch, Trained, Trainer, TrainingData
+from vfl_node.training.trainer import Coordination, Trained, Trainer, TrainingData
 from vfl_node.training.trees.computation import Grown, TreesOutcome, TreesTraining, compute, first_scores
 from vfl_node.training.trees.config import MOST_CANDIDATES, MOST_ROWS, Trees
 from vfl_node.training.trees.disclosures import learns
@@ -46,7 +44,6 @@ from vfl_node.training.trees.inputs import TreeInputs, digest_of, prepare
 from vfl_node.training.trees.kept import join_shares, list_shares
 from vfl_node.training.trees.program import TreesProgram
 from vfl_node.training.trees.section import OwnSplit, TreesSection
-from vfl_node.transport.generated.vfl.v1.shares_pb2 import DealerSeed, DealingTerms
 from vfl_node.transport.pipe import Traffic
 
 NO_CANDIDATES = "they have no candidate with {least:,} records on each side (train.least_rows, least_rows), or are lists"
@@ -103,7 +100,6 @@ class _TreesAttempt:
         self._train, self._parties = Trees.section_of(session.job), session.job.parties
         self._place = self._parties.data.index(session.name)
         self._program = TreesProgram(session.job)
-        self._epochs: list[Epoch] = []
 
     async def train(self, resume: str | None, traffic: Sequence[Traffic]) -> Trained:
         session, rows = self._session, len(self._data.alignment)
@@ -117,116 +113,38 @@ class _TreesAttempt:
         context = await agreement.agree(session, self._program, own)
         _check_size(rows, sum(context.widths))
         agreement.check_room(session, rows, context.widths, self._program.party_bytes(rows, context.widths, rows))
-        start, first = self._begin(context.context, resume, schedule.fingerprint)
-        said = DealingTerms(
-            rows=rows,
-            widths=context.widths,
-            context=context.context,
-            schedule=seed,
-            batch_rows=rows,
-            divisor=rows,
-            epoch=first,
-        )
-        plan, dealer = self._program.plan(said), session.coordinator
-        assert dealer is not None
-        await dealer.send(said)
-        masks = (await dealer.receive(DealerSeed)).seed
-        if len(masks) != agreement.DIGEST_BYTES:
-            raise ProtocolError(f"{dealer.peer} sent a seed of {len(masks)} bytes", code="E_COUNT")
-        session.attempt.pins.check(
-            f"masks of {dealer.peer}", hashlib.sha256(masks).digest()
-        )  # which shares of a checkpoint fit
-        channels = list(session.data_peers.values())
-        wire = PairWire(self._place, channels[0]) if len(self._parties.data) == 2 else StarWire(self._place, channels)
-        corrections = DealtCorrections(dealer)
-        log = OpeningLog(session.attempt.folder / "openings", hashlib.sha256(context.context + masks).digest())
-        try:
-            mask_seed, context_hex = Randomness(masks), context.context.hex()
-            party = Party(self._place, len(self._parties.data), mask_seed, wire, corrections, context_hex, log.check)
-            outcome = await self._compute(party, plan, inputs, start, first, schedule.fingerprint, traffic, log)
-        finally:
-            log.close()
-        await corrections.finish()
+        steps = ShareSteps(session, self._checkpoints, schedule.fingerprint, context.context, "tree")
+        start = _from_tensors(steps.resume(resume), self._train.depth)
+        said = agreement.make_terms(session, self._program, context, rows, seed, len(steps.done))
+        plan = self._program.plan(said)
+
+        async def finish_tree(number: int, grown: Grown) -> None:
+            steps.finish(_to_tensors(grown))
+
+        async with meet_dealer(session, said) as met:
+            steps.begin(met, plan.plan.trees, traffic)
+            outcome = await compute(met.party, plan, inputs.own, start, len(steps.done), finish_tree)
         shares = self._shares(inputs, outcome)
         servable = await make_servable(session, schedule, context.widths, inputs.scale, shares)
         failpoints.reach("evaluate")
-        section = self._section(plan, inputs, outcome, wire, corrections)
-        return replace(self._result(plan, inputs, outcome, section, len(testing)), servable=servable)
-
-    async def _compute(
-        self,
-        party: Party,
-        plan: TreesTraining,
-        inputs: TreeInputs,
-        start: Grown | None,
-        first: int,
-        schedule: str,
-        traffic: Sequence[Traffic],
-        log: OpeningLog,
-    ) -> TreesOutcome:
-        """The computation from tree ``first`` on, with a checkpoint after each tree."""
-        session, count = self._session, plan.plan.trees
-        session.progress.emit(PhaseBegan("train", count, "trees"))
-        session.progress.emit(Advanced(first))
-        began, moved = session.machine.clock(), bytes_moved(traffic)
-
-        async def finish_tree(number: int, grown: Grown) -> None:
-            nonlocal began, moved
-            self._epochs.append(Epoch(None, None, session.machine.clock() - began, bytes_moved(traffic) - moved))
-            failpoints.reach("updated")
-            log.keep()
-            if number + 1 == count:
-                self._hold(party.context)
-            self._save(number, grown, party.context, schedule)
-            session.progress.emit(Advanced(1))
-            began, moved = session.machine.clock(), bytes_moved(traffic)
-
-        if first == count:
-            self._hold(party.context)
-        return await compute(party, plan, inputs.own, start, first, finish_tree)
+        section = self._section(plan, inputs, outcome, met)
+        result = self._result(plan, inputs, outcome, section, len(testing))
+        return replace(result, epochs=tuple(steps.done), servable=servable)
 
     @staticmethod
     def _shares(inputs: TreeInputs, outcome: TreesOutcome) -> tuple[Ring, ...]:
         """This party's shares of the model, as they are kept."""
-        return list_shares(first_scores(1, inputs.own), outcome.grown.trees)
+        return list_shares(first_scores(1, inputs.own.begin)[:, 0], outcome.grown.trees)
 
-    def _hold(self, context: str) -> None:
-        """What is opened from here on is opened under one context: under another one, noise would be drawn a second time.
-
-        Raises:
-            StateError: it was another one in an earlier attempt, as before an update of the software (``E_REPLAY``).
-        """
-        self._session.attempt.pins.check("context of what is opened", bytes.fromhex(context))
-
-    def _begin(self, context: bytes, resume: str | None, schedule: str) -> tuple[Grown | None, int]:
-        """This party's shares and the tree to begin with."""
-        checkpoint = load_of(self._checkpoints, resume, schedule) if resume else None
-        if checkpoint is None or checkpoint.meta["context"] != context.hex():  # everybody's is another one: all begin anew
-            self._checkpoints.clear()  # which would be agreed upon later, as names are the same
-            return None, 0
-        self._epochs = [Epoch(loss=None, auc=None, **figures) for figures in checkpoint.meta["epochs"]]
-        return _from_tensors(checkpoint.tensors, self._train.depth), len(self._epochs)
-
-    def _save(self, number: int, grown: Grown, context: str, schedule: str) -> None:
-        figures = [{"seconds": each.seconds, "bytes": each.bytes} for each in self._epochs]
-        meta = {"schedule": schedule, "context": context, "epochs": figures}
-        self._checkpoints.save(
-            f"tree-{number + 1:06}",
-            {"scores": _tensor(grown.scores), **to_tensors(list_shares(np.zeros(1, np.uint64), grown.trees))},
-            meta,
-        )
-
-    def _section(
-        self,
-        plan: TreesTraining,
-        inputs: TreeInputs,
-        outcome: TreesOutcome,
-        wire: PairWire | StarWire,
-        corrections: DealtCorrections,
-    ) -> TreesSection:
+    def _section(self, plan: TreesTraining, inputs: TreeInputs, outcome: TreesOutcome, met: DealtParty) -> TreesSection:
         session, shapes = self._session, plan.plan
         splits = tuple(
-            OwnSplit(tree=tree + 1, node=node + 1, split=inputs.columns.describe(int(candidate)))
+            OwnSplit(
+                tree=tree // shapes.outputs + 1,
+                label=tree % shapes.outputs if shapes.outputs > 1 else None,
+                node=node + 1,
+                split=inputs.columns.describe(int(candidate)),
+            )
             for tree, nodes in enumerate(outcome.splits)
             for node, candidate in enumerate(nodes)
             if candidate >= 0 and inputs.columns.columns
@@ -234,9 +152,14 @@ class _TreesAttempt:
         return TreesSection(
             trees=shapes.trees,
             depth=shapes.depth,
-            rounds=wire.rounds,
-            bytes=wire.sent,
-            dealer_bytes=corrections.received,
+            bins=self._train.bins,
+            rounds=met.wire.rounds,
+            bytes=met.wire.sent,
+            dealer_bytes=met.corrections.received,
+            cells=shapes.rows * shapes.width,
+            slots=slots_of(shapes.rows),
+            once_bytes=bytes_of_cells(shapes.rows, shapes.widths)[self._place],
+            beyond=count_beyond(outcome.tallies),
             privacy=privacy_of(
                 session.job,
                 self._data.spent,
@@ -249,6 +172,7 @@ class _TreesAttempt:
             columns=dict(zip(self._parties.data, shapes.widths, strict=True)),
             dropped=inputs.dropped,
             splits=splits,
+            gains={each.name: gain for each, gain in zip(inputs.columns.columns, outcome.gains.tolist(), strict=False)},
             leaves=tuple(tuple(leaves) for leaves in outcome.leaves.tolist()),
         )
 
@@ -265,7 +189,7 @@ class _TreesAttempt:
         count = outcome.tallies[0].rows if outcome.tallies else None
         common = None if count is None else Population("common", count, 1.0 if count else None)
         return Trained(
-            epochs=tuple(self._epochs),
+            epochs=(),
             steps=shapes.trees,
             rows=(len(plan.training), tested),
             device="cpu",
@@ -292,10 +216,17 @@ def _check_size(rows: int, width: int) -> None:
         )
 
 
-def _from_tensors(tensors: Mapping[str, Tensor], depth: int) -> Grown:
+def _to_tensors(grown: Grown) -> dict[str, Tensor]:
     """What a checkpoint has."""
+    shares = to_tensors(list_shares(np.zeros(1, np.uint64), grown.trees))
+    return {"scores": _tensor(grown.scores), "gains": _tensor(grown.gains), **shares}
+
+
+def _from_tensors(tensors: Mapping[str, Tensor] | None, depth: int) -> Grown | None:
+    if tensors is None:
+        return None
     shares = [_ring(tensors[f"share {index}"]) for index in range(depth + 2)]
-    return Grown(_ring(tensors["scores"]), tuple(join_shares(shares, depth)[1]))
+    return Grown(_ring(tensors["scores"]), _ring(tensors["gains"]), tuple(join_shares(shares, depth)[1]))
 
 
 def _tensor(part: Ring) -> Tensor:

@@ -41,7 +41,7 @@ class ShareContext(_message.Message):
     def __init__(self, widths: _Optional[_Iterable[int]] = ..., context: _Optional[bytes] = ..., divisor: _Optional[float] = ..., batch_rows: _Optional[int] = ..., digests: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class DealingTerms(_message.Message):
-    __slots__ = ("rows", "widths", "context", "schedule", "batch_rows", "divisor", "epoch", "split")
+    __slots__ = ("rows", "widths", "context", "schedule", "batch_rows", "divisor", "epoch", "program", "split")
     ROWS_FIELD_NUMBER: _ClassVar[int]
     WIDTHS_FIELD_NUMBER: _ClassVar[int]
     CONTEXT_FIELD_NUMBER: _ClassVar[int]
@@ -49,6 +49,7 @@ class DealingTerms(_message.Message):
     BATCH_ROWS_FIELD_NUMBER: _ClassVar[int]
     DIVISOR_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
+    PROGRAM_FIELD_NUMBER: _ClassVar[int]
     SPLIT_FIELD_NUMBER: _ClassVar[int]
     rows: int
     widths: _containers.RepeatedScalarFieldContainer[int]
@@ -57,8 +58,9 @@ class DealingTerms(_message.Message):
     batch_rows: int
     divisor: float
     epoch: int
+    program: bytes
     split: bytes
-    def __init__(self, rows: _Optional[int] = ..., widths: _Optional[_Iterable[int]] = ..., context: _Optional[bytes] = ..., schedule: _Optional[bytes] = ..., batch_rows: _Optional[int] = ..., divisor: _Optional[float] = ..., epoch: _Optional[int] = ..., split: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, rows: _Optional[int] = ..., widths: _Optional[_Iterable[int]] = ..., context: _Optional[bytes] = ..., schedule: _Optional[bytes] = ..., batch_rows: _Optional[int] = ..., divisor: _Optional[float] = ..., epoch: _Optional[int] = ..., program: _Optional[bytes] = ..., split: _Optional[bytes] = ...) -> None: ...
 
 class ColumnStatistics(_message.Message):
     __slots__ = ("values",)
