@@ -123,19 +123,18 @@ async def mask_cells(machine: ShareMachine, owner: int, rows: int, width: int, o
     masked = np.empty((rows if keeps else 0, width), np.uint16)
     low = np.empty((len(masked), words_of(width)), np.uint64)
     drawn = masks.blocks() if own and masks else None
+    second = np.zeros((slots_of(rows), width), np.uint64)
     for start, stop in blocks_of(rows, width):
-        shown = join_cells(own.block(start, stop) - next(drawn)[1]) if own and drawn else None
+        shown = None
+        if own and masks and drawn:
+            cells = own.block(start, stop)
+            shown = join_cells(cells - next(drawn)[1])
+            here = (masks.slots >= start) & (masks.slots < stop)
+            second[here] = cells[masks.slots[here] - start, np.nonzero(here)[1]]
         (words,) = await machine.run(_show(owner, (cell_words((stop - start) * width),), shown))
         if keeps:
             masked[start:stop] = split_words(words, (stop - start, width))
             low[start:stop] = pack_rows(masked[start:stop] & np.uint16(1))
-    second = np.zeros((slots_of(rows), width), np.uint64)
-    if own and masks:
-        used = masks.slots >= 0
-        needed = np.unique(masks.slots[used])
-        cells = np.concatenate([own.block(row, row + 1) for row in needed]) if len(needed) else np.zeros((1, width), np.uint16)
-        at = np.searchsorted(needed, np.where(used, masks.slots, needed[:1].max(initial=0)))
-        second = (cells[at, np.arange(width)] * used).astype(np.uint64)
     (opened,) = await machine.run(_show(owner, second.shape, second - masks.second if own and masks else None))
     return MaskedCells(owner, rows, width, own, masks, masked, low, opened if keeps else second)
 
