@@ -47,7 +47,7 @@ def multiply_cells(cells: Cells, numbers: Words) -> Words:
 
 
 def multiply_bits(rows: Words, chosen: Words) -> NDArray[np.uint8]:
-    """As in the contract."""
+    """As in the contract: words under each choice, added and then folded to their lowest bit."""
     check_bits(rows, chosen)
     made, step = np.empty((len(chosen), len(rows)), np.uint8), max(1, _CACHED // max(1, rows.shape[1]))
     for first in range(0, len(rows), step):

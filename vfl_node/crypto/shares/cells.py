@@ -115,7 +115,7 @@ async def mask_cells(machine: ShareMachine, owner: int, rows: int, width: int, o
     Raises:
         DataError: as :attr:`CellMasks.slots`.
 
-    Cost: 2·n·W + 8·slots·W bytes to each other party, which keep 2.13·n·W.
+    Cost: 2·n·W + 8·slots·W bytes to each other party, which keep 2.13·n·W; the owner draws masks twice.
     """
     (seed,) = await machine.run(_draw_seed(owner))
     masks = CellMasks(Randomness(seed.astype("<u8").tobytes()), rows, width) if len(seed) else None
@@ -167,7 +167,8 @@ def sum_cells(cells: MaskedCells, value: Opened) -> Operation[Shared]:
         cells: X, [n, W].
         value: x, [T, n], as :func:`~vfl_node.crypto.shares.operations.mask_apart` opens it.
 
-    Nothing is sent between parties. Cost: n·W·T products of 16 by 64 bits at the dealer and at each party but the owner.
+    Nothing is sent between parties. Cost: n·W·T products of 16 by 64 bits at the dealer and at each party but the owner, by the
+    kernel (:mod:`vfl_node.crypto.kernels`).
     """
     owner, count = cells.owner, len(value.difference)
     slots, top = (slots_of(cells.rows), count, cells.width), np.uint64(1 << MASK_BITS)

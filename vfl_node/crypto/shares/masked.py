@@ -90,7 +90,9 @@ class CellMasks:
         for start, low in self.low_bits():
             count = len(low) * self.width
             high = split_words(self.seed.derive(f"high {start}").uint64(cell_words(count)), (len(low), self.width))
-            yield start, (high & np.uint16(0xFFFE)) | _unpack_rows(low, self.width)
+            high &= np.uint16(0xFFFE)
+            high |= _unpack_rows(low, self.width)
+            yield start, high
 
 
 def blocks_of(rows: int, width: int) -> Iterator[tuple[int, int]]:
