@@ -1,6 +1,6 @@
 """Boosted trees in shares between real processes: seconds and bytes of a tree, CPU and memory of each role.
 
-    make bench-trees                                          all parts but the last, about 4 minutes; runs/bench/trees.json
+    make bench-trees                                          all parts but `million`, about 4 minutes; runs/bench/trees.json
     python -m benchmarks.trees --only small                   one part
 
 Two data parties and the dealer are processes of `vfl-node run`, joined by mutual TLS over loopback, with one thread each.
@@ -9,13 +9,14 @@ trees and with more. Bytes, rounds and CPU of a tree are the difference over the
 cells and imports are in neither. Seconds are the median of all trees but the first, as the active party's report has them. CPU
 is that of each process, as the system counts it; other work on the machine lengthens seconds, and hardly CPU.
 
-=======  =============================================================
-part     what
-=======  =============================================================
-small    50,000 · 15, depth 4, 8 bins
-large    140,000 · 23, depth 5, 10 bins
-million  1,000,000 · 50, depth 5, 16 bins: one tree, and memory
-=======  =============================================================
+========  =======================================================================================================
+part      what
+========  =======================================================================================================
+small     50,000 · 15, depth 4, 8 bins
+large     140,000 · 23, depth 5, 10 bins
+products  cells of 200,000 rows and 375 candidates by numbers of T nodes, in each kernel, without processes
+million   1,000,000 · 50, depth 5, 16 bins
+========  =======================================================================================================
 """
 
 from __future__ import annotations
@@ -24,15 +25,20 @@ import argparse
 import json
 import os
 import tempfile
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import product
 from math import ceil, log
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from benchmarks.hidden import run, seconds, write_tables
 from benchmarks.measure import machine
+from vfl_node.crypto.kernels import find_kernel, names
 from vfl_node.training.trees.gradients import TERMS
 
 EVERY = 0.1
@@ -73,7 +79,7 @@ class Part:
 PARTS = {
     "small": Part(50_000, (8, 7), 4, 8, (2, 12)),
     "large": Part(140_000, (12, 11), 5, 10, (2, 10)),
-    "million": Part(1_000_000, (25, 25), 5, 16, (1,)),
+    "million": Part(1_000_000, (25, 25), 5, 16, (1, 3)),
 }
 
 
@@ -131,17 +137,30 @@ def measure(part: Part, folder: Path) -> dict[str, Any]:
     return {**found, "load at the start": load, "load at the end": os.getloadavg()[0]}
 
 
+def multiply() -> dict[str, float]:
+    """How many products of a cell by a number each kernel computes in a second of CPU, in thousand millions."""
+    cells, found = np.random.default_rng(0).integers(0, 1 << 16, (200_000, 375), np.uint16), {}
+    for name, count in product(names(), (1, 2, 4, 8)):
+        numbers, kernel, spent = np.full((count, len(cells)), 0x123456789ABCDEF0, np.uint64), find_kernel(name), []
+        for _ in range(5):
+            began = time.thread_time()
+            kernel.multiply_cells(cells, numbers)
+            spent.append(time.thread_time() - began)
+        found[f"{name}, T = {count}, 10⁹ products a CPU s"] = cells.size * count / min(spent) / 1e9
+    return found
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run parts and print a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default="small,large", help="of " + ", ".join(PARTS))
+    parser.add_argument("--only", default="small,large,products", help="of products, " + ", ".join(PARTS))
     parser.add_argument("--out", type=Path, help="write every figure there, too")
     chosen = parser.parse_args(arguments)
     found: dict[str, Any] = {}
     print("| part | what | figure |\n|---|---|--:|")
     for name in chosen.only.split(","):
         with tempfile.TemporaryDirectory() as folder:
-            found[name] = measure(PARTS[name], Path(folder))
+            found[name] = multiply() if name == "products" else measure(PARTS[name], Path(folder))
         for what, value in found[name].items():
             print(f"| {name} | {what} | {value:.4g} |", flush=True)
     if chosen.out:

@@ -9,12 +9,16 @@ int vfl_has_avx2(void);
 void vfl_x25519_avx2(uint8_t *out, const uint8_t *scalar, const uint8_t *points, size_t count);
 int vfl_check_avx2(const uint8_t *points, size_t count);
 void vfl_sha256_avx2(uint8_t *out, const uint8_t *text, const int64_t *offsets, size_t count);
+void vfl_multiply_cells_avx2(uint64_t *out, const uint16_t *cells, size_t rows, size_t width, const uint64_t *numbers, size_t count);
+void vfl_multiply_bits_avx2(uint8_t *out, const uint64_t *rows, size_t n, size_t words, const uint64_t *chosen, size_t count);
 
 int vfl_has_ifma(void);
 void vfl_x25519_ifma(uint8_t *out, const uint8_t *scalar, const uint8_t *points, size_t count);
 int vfl_hash_ifma(uint8_t *out, const uint8_t *text, const int64_t *offsets, size_t count, const uint8_t *domain, size_t length);
 int vfl_check_ifma(const uint8_t *points, size_t count);
 void vfl_sha256_ifma(uint8_t *out, const uint8_t *text, const int64_t *offsets, size_t count);
+void vfl_multiply_cells_ifma(uint64_t *out, const uint16_t *cells, size_t rows, size_t width, const uint64_t *numbers, size_t count);
+void vfl_multiply_bits_ifma(uint8_t *out, const uint64_t *rows, size_t n, size_t words, const uint64_t *chosen, size_t count);
 
 void vfl_load_ifma(uint64_t *out, const uint8_t *numbers, size_t bytes, size_t count, const uint64_t *modulus,
                    const uint64_t *square_of_r, size_t n);

@@ -146,3 +146,16 @@ static inline __m512i _mm512_shuffle_epi8(__m512i a, __m512i places) { /* places
     memcpy(&out, to, sizeof out);
     return out;
 }
+
+/* What products with cells use besides. */
+static inline __m128i _mm_loadu_si128(const __m128i *from) {
+    __m128i out;
+    memcpy(&out, from, sizeof out);
+    return out;
+}
+
+static inline __m512i _mm512_cvtepu16_epi64(__m128i a) {
+    uint16_t cells[8];
+    memcpy(cells, &a, sizeof cells);
+    EACH(cells[i])
+}

@@ -61,6 +61,30 @@ def test_a_branch_on_a_secret_is_seen(tmp_path: Path) -> None:
     assert b"depends on uninitialised value" in done.stderr
 
 
+def matrices(folder: Path, kernel: str, *flags: str) -> Path:
+    named = f"-DCELLS=vfl_multiply_cells_{kernel}", f"-DBITS=vfl_multiply_bits_{kernel}"
+    return program(folder, f"cells_{kernel}.c", "secret_cells.c", *named, *flags)
+
+
+@pytest.mark.parametrize("kernel", ["avx2", "ifma"])
+def test_products_of_matrices_do_not_depend_on_secrets(tmp_path: Path, kernel: str) -> None:
+    done = watched(matrices(tmp_path, kernel))
+    assert done.returncode == 0, done.stderr
+    places = np.arange(70 * 400, dtype=np.uint64)
+    cells = (places * places + np.uint64(7) * places).astype(np.uint16).reshape(70, 400)
+    numbers, rows = ((places[:size] + np.uint64(first)) * np.uint64(0x9E3779B97F4A7C15) for size, first in ((350, 1), (140, 3)))
+    chosen = (places[:10] + np.uint64(5)) * np.uint64(0xC2B2AE3D27D4EB4F)
+    sums = find_kernel("libsodium").multiply_cells(cells, numbers.reshape(5, 70))
+    bits = find_kernel("libsodium").multiply_bits(rows.reshape(70, 2), chosen.reshape(5, 2))
+    assert bytes.fromhex(done.stdout.decode()) == sums.astype(">u8").tobytes() + bits.tobytes()
+
+
+def test_a_branch_on_a_secret_sum_is_seen(tmp_path: Path) -> None:
+    done = watched(matrices(tmp_path, "avx2", "-DLEAK"))
+    assert done.returncode == 9
+    assert b"depends on uninitialised value" in done.stderr
+
+
 IDS = [bytes((number * at + 5 * at + number) % 256 for at in range(4 * number % 251)) for number in range(70)]
 """More than one inversion is shared by, of 0 to 248 bytes, which end in each of three or four blocks."""
 

@@ -271,6 +271,73 @@ def test_any_identifiers_in_any_domain(ids: list[bytes], domain: bytes) -> None:
         assert [row.tobytes() for row in kernel.digests(*laid_out(ids))] == [sha256(item).digest() for item in ids]
 
 
+EDGES = np.array([0, 1, 2**32 - 1, 2**32, 2**36 - 1, 2**36, 2**63, 2**64 - 1], np.uint64)
+"""Numbers at the edges of the parts in which they are multiplied."""
+
+
+@kernels
+@pytest.mark.parametrize("width", [1, 3, 4, 23, 24, 25, 383, 384, 385, 800])
+@pytest.mark.parametrize("rows", [1, 21, 64, 65, 700])
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 9])
+def test_products_of_cells(kernel: Kernel, rows: int, width: int, count: int) -> None:
+    """At sizes around those of tiles, panels and blocks."""
+    rng = np.random.default_rng(rows * width * count)
+    cells = rng.integers(0, 1 << 16, (rows, width)).astype(np.uint16)
+    cells[rng.random(cells.shape) < 0.1] = 0xFFFF
+    numbers = rng.integers(0, 1 << 64, (count, rows), dtype=np.uint64)
+    at_edges = rng.random(numbers.shape) < 0.2
+    numbers[at_edges] = rng.choice(EDGES, at_edges.sum())
+    expected = numbers @ cells.astype(np.uint64)
+    np.testing.assert_array_equal(kernel.multiply_cells(cells, numbers), expected)
+    part = np.concatenate([numbers, numbers], axis=1)[:, :rows]  # whose rows are farther apart
+    np.testing.assert_array_equal(kernel.multiply_cells(np.asfortranarray(cells), part), expected)
+
+
+@kernels
+def test_the_largest_cells_and_numbers(kernel: Kernel) -> None:
+    """More rows than sums of floats are exact for, and many more than one lane of 52 bits has room for."""
+    rows = (1 << 20) + 5
+    cells, numbers = np.full((rows, 2), 0xFFFF, np.uint16), np.full((2, rows), 2**64 - 1, np.uint64)
+    numbers[1] = 2**36 - 1
+    expected = [[factor * 0xFFFF * rows % 2**64] * 2 for factor in (2**64 - 1, 2**36 - 1)]
+    np.testing.assert_array_equal(kernel.multiply_cells(cells, numbers), np.array(expected, np.uint64))
+
+
+@kernels
+@pytest.mark.parametrize(("rows", "words", "count"), [(1, 1, 1), (63, 2, 3), (64, 6, 16), (1000, 52, 5), (70_000, 1, 2)])
+def test_products_of_bits(kernel: Kernel, rows: int, words: int, count: int) -> None:
+    rng = np.random.default_rng(rows)
+    first, second = (rng.integers(0, 1 << 64, (size, words), dtype=np.uint64) for size in (rows, count))
+    one, other = (np.unpackbits(each.view(np.uint8), axis=1).astype(np.int64) for each in (first, second))
+    np.testing.assert_array_equal(kernel.multiply_bits(first, second), other @ one.T % 2)
+    np.testing.assert_array_equal(kernel.multiply_bits(np.asfortranarray(first), second), other @ one.T % 2)
+
+
+@kernels
+def test_empty_matrices_have_empty_products(kernel: Kernel) -> None:
+    for rows, width, count in product((0, 2), repeat=3):
+        cells, numbers = np.ones((rows, width), np.uint16), np.ones((count, rows), np.uint64)
+        np.testing.assert_array_equal(kernel.multiply_cells(cells, numbers), np.full((count, width), rows, np.uint64))
+        first, second = np.ones((rows, width), np.uint64), np.ones((count, width), np.uint64)
+        np.testing.assert_array_equal(kernel.multiply_bits(first, second), np.zeros((count, rows), np.uint8))
+
+
+@kernels
+def test_matrices_that_do_not_fit_are_refused(kernel: Kernel) -> None:
+    cells, numbers, words = np.zeros((3, 2), np.uint16), np.zeros((1, 3), np.uint64), np.zeros((1, 2), np.uint64)
+    for one, other in (
+        (cells, numbers[:, :2]),
+        (cells.astype(np.uint32), numbers),
+        (cells, numbers.view(np.int64)),
+        (cells, numbers[0]),
+    ):
+        with pytest.raises(ValueError, match="cells"):
+            kernel.multiply_cells(one, other)
+    for one, other in ((words, words[:, :1]), (words, words.view(np.int64)), (words.view(np.int64), words), (words[0], words)):
+        with pytest.raises(ValueError, match="bits"):
+            kernel.multiply_bits(one, other)
+
+
 def test_a_kernel_is_chosen_by_its_name() -> None:
     assert find_kernel("").name == KERNELS[0].name
     assert [find_kernel(of.name).name for of in KERNELS] == [of.name for of in KERNELS]

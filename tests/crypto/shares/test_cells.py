@@ -16,7 +16,7 @@ from vfl_node.crypto.shares import masked
 from vfl_node.crypto.shares.bits import unpack_bits
 from vfl_node.crypto.shares.cells import mask_cells, pick_cells, sum_cells
 from vfl_node.crypto.shares.machine import ShareMachine
-from vfl_node.crypto.shares.masked import CellMasks, multiply_narrow, slots_of
+from vfl_node.crypto.shares.masked import CellMasks, cell_words, slots_of, split_words
 from vfl_node.crypto.shares.operation import Drawn, Operation
 from vfl_node.crypto.shares.operations import mask_apart
 from vfl_node.crypto.shares.ring import matmul, pack_numbers, unpack_numbers
@@ -102,7 +102,6 @@ def test_many_rare_cells_in_blocks_and_without_their_slots(
     parties: int, many_rare: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(masked, "_CELLS_AT_ONCE", 64 * 30)
-    monkeypatch.setattr(masked, "_EXACT_ROWS", 100)
     monkeypatch.setattr(masked, "_KEPT_CELLS", ROWS * 3)  # wider ones are drawn again each time
     assert right(Run(program, parties), parties) == [True, True]
     slots = CellMasks.slots.func  # type: ignore[attr-defined]
@@ -134,20 +133,12 @@ def test_slots_suffice_but_once_in_a_hundred_thousand_million(rows: int) -> None
     assert binom.sf(slots_of(rows), rows, 2.0**-16) < 1e-11
 
 
-@pytest.mark.parametrize("width", [1, 2, 70])
-def test_blocks_have_no_more_rows_than_sums_are_exact_for(width: int) -> None:
-    ends = list(masked.blocks_of(1 << 22, width))
-    assert ends[0][0] == 0
-    assert ends[-1][1] == 1 << 22
-    assert max(stop - start for start, stop in ends) <= masked._EXACT_ROWS
-
-
-def test_the_largest_numbers_are_multiplied_exactly(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With three times as many rows as one sum of floats takes."""
-    monkeypatch.setattr(masked, "_EXACT_ROWS", 1000)
-    cells, values = np.full((3001, 2), 0xFFFF, np.uint16), np.full((2, 3001), -1, np.int64).view(np.uint64)
-    blocks = ((start, cells[start : start + 700]) for start in range(0, 3001, 700))
-    np.testing.assert_array_equal(multiply_narrow(blocks, values, 2), values @ cells.astype(np.uint64))
+@pytest.mark.parametrize("shape", [(0, 3), (1, 1), (7, 5), (8, 4)])
+def test_four_cells_travel_in_a_word(shape: tuple[int, int]) -> None:
+    cells = RNG.integers(0, 1 << 16, shape).astype(np.uint16)
+    words = masked.join_cells(cells)
+    assert len(words) == masked.cell_words(cells.size) == -(-cells.size // 4)
+    np.testing.assert_array_equal(masked.split_words(words, shape), cells)
 
 
 async def constant(machine: ShareMachine, bit: int) -> None:
@@ -165,8 +156,10 @@ def test_what_each_place_gets_is_uniform_whatever_the_cells_are(parties: int, bi
     """χ² of the top and the low four bits of all that is opened to a place: up to 24 p-values, each below 1e-6 by chance."""
     run, judged = Run(lambda machine: constant(machine, bit), parties), 0
     for opened in (each for seen in run.table.seen.values() for each in seen):
-        top = np.uint64(12 if opened.shape == (2000, 64) else 60)
-        for numbers in (opened & np.uint64(15), opened >> top):
+        if opened.shape == (cell_words(2000 * 64),):  # masked cells
+            opened = split_words(opened, (2000, 64))
+        top = opened.dtype.type(8 * opened.itemsize - 4)
+        for numbers in (opened & opened.dtype.type(15), opened >> top):
             assert chisquare(np.bincount(numbers.ravel().astype(int), minlength=16)).pvalue > 1e-6
             judged += 1
     assert judged == 2 * (3 * (parties - 1) + 2)

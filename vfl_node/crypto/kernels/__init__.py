@@ -1,4 +1,4 @@
-"""The code that computes on groups: compiled for what the processor has, or libsodium and gmpy2.
+"""The code that computes on groups and matrices: compiled for what the processor has, or libsodium, gmpy2 and numpy.
 
 ===============  =====================================================================================================
 file             what
@@ -7,6 +7,7 @@ file             what
 ``libraries``    libsodium and gmpy2, everywhere
 ``compiled``     four points at a time, where it has AVX2; what all compiled kernels have
 ``ifma``         eight points at a time, where the processor has AVX-512 IFMA and ``native/`` was compiled
+``cells``        products of matrices by numpy
 ``montgomery``   vectors of large numbers, eight at a time
 ``choice``       which of them runs; ``VFL_KERNEL`` chooses
 ===============  =====================================================================================================

@@ -1,12 +1,15 @@
-"""Several points of Curve25519 at a time by the code in ``native/``, in constant time, without Python's lock."""
+"""Several points of Curve25519 or cells of a matrix at a time (``native/``), in constant time, without Python's lock."""
 
 from __future__ import annotations
 
 from types import ModuleType
 
 import numpy as np
+from numpy.typing import NDArray
 from typing_extensions import override
 
+from vfl_node.crypto.kernels.cells import check_bits, check_cells
+from vfl_node.crypto.kernels.contract import Cells, Words
 from vfl_node.crypto.kernels.libraries import Libraries
 from vfl_node.crypto.rows import Rows
 from vfl_node.crypto.texts import Offsets, check_offsets
@@ -15,7 +18,7 @@ _FAULTS = {0: None, 1: "is not canonical", 2: "is not on the curve"}
 
 
 class Compiled(Libraries):
-    """What all compiled kernels have: ladders, checks and digests. The libraries do the rest.
+    """What all compiled kernels have: ladders, checks, digests and products of matrices. The libraries do the rest.
 
     Args:
         native: the compiled module.
@@ -25,6 +28,7 @@ class Compiled(Libraries):
         self._lib, self._ffi = native.lib, native.ffi
         self._ladders, self._check = (getattr(native.lib, f"vfl_{what}_{self.name}") for what in ("x25519", "check"))
         self._sha256 = getattr(native.lib, f"vfl_sha256_{self.name}")
+        self._cells, self._bits = (getattr(native.lib, f"vfl_multiply_{what}_{self.name}") for what in ("cells", "bits"))
 
     @override
     def ladders(self, rows: Rows, key: bytes) -> Rows:
@@ -45,11 +49,33 @@ class Compiled(Libraries):
     def fault(self, rows: Rows) -> str | None:
         return _FAULTS[self._check(self._points(rows), len(rows))]
 
+    @override
+    def multiply_cells(self, cells: Cells, numbers: Words) -> Words:
+        """Without Python's lock."""
+        check_cells(cells, numbers)
+        total = np.zeros((len(numbers), cells.shape[1]), np.uint64)
+        first = self._ffi.from_buffer("uint16_t[]", np.ascontiguousarray(cells))
+        second = self._words(np.ascontiguousarray(numbers))
+        self._cells(self._words(total), first, *cells.shape, second, len(numbers))
+        return total
+
+    @override
+    def multiply_bits(self, rows: Words, chosen: Words) -> NDArray[np.uint8]:
+        """Without Python's lock."""
+        check_bits(rows, chosen)
+        made = np.empty((len(chosen), len(rows)), np.uint8)
+        first, second = (self._words(np.ascontiguousarray(each)) for each in (rows, chosen))
+        self._bits(self._bytes(made), first, len(rows), rows.shape[1], second, len(chosen))
+        return made
+
     def _points(self, rows: Rows) -> object:
         """``rows``, if C may read them."""
         if rows.dtype != np.uint8 or rows.shape[1:] != (32,):
             raise ValueError(f"points of {rows.dtype} and shape {rows.shape}")
         return self._bytes(np.ascontiguousarray(rows))
+
+    def _words(self, numbers: Words) -> object:
+        return self._ffi.from_buffer("uint64_t[]", numbers)
 
     def _bytes(self, rows: Rows) -> object:
         return self._ffi.from_buffer("uint8_t[]", rows)

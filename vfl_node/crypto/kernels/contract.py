@@ -1,4 +1,4 @@
-"""What a kernel does: Curve25519 on u-coordinates of 32 bytes, little-endian, and arithmetic modulo large odd numbers."""
+"""What a kernel does: Curve25519 on u-coordinates of 32 bytes, little-endian, arithmetic modulo large odd numbers, matrices."""
 
 from __future__ import annotations
 
@@ -17,6 +17,10 @@ Vector = NDArray[Any]
 indexed, assigned to, copied and concatenated."""
 
 Indices = NDArray[np.int64]
+
+Cells = NDArray[np.uint16]
+
+Words = NDArray[np.uint64]
 
 Places = tuple[Vector, Indices | None]
 """A vector, and the places in it that are meant, int64[count], each within it; None for all, in order."""
@@ -60,6 +64,28 @@ class Kernel(Protocol):
 
     def fault(self, rows: Rows) -> str | None:
         """Why some row is no canonical u-coordinate of the curve; None if all are. Small orders are not looked for."""
+
+    def multiply_cells(self, cells: Cells, numbers: Words) -> Words:
+        """Products modulo 2⁶⁴ of a matrix of 16 bits and numbers, in a time that depends on sizes alone: uint64[T, W].
+
+        Args:
+            cells: uint16[n, W].
+            numbers: uint64[T, n].
+
+        Raises:
+            ValueError: other types, or shapes that do not fit.
+        """
+
+    def multiply_bits(self, rows: Words, chosen: Words) -> NDArray[np.uint8]:
+        """Products modulo 2 of rows of bits, packed in words: uint8[K, n].
+
+        Args:
+            rows: uint64[n, w].
+            chosen: uint64[K, w].
+
+        Raises:
+            ValueError: as :meth:`multiply_cells`.
+        """
 
     def powers(self, bases: Sequence[mpz], exponent: mpz, modulus: mpz, *, secret: bool = True) -> list[mpz]:
         """``base^exponent mod modulus`` of each, without Python's lock.

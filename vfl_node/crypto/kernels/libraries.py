@@ -1,4 +1,4 @@
-"""Curve25519 by libsodium's ladder, which takes constant time; large numbers by gmpy2."""
+"""Curve25519 by libsodium's ladder, which takes constant time; large numbers by gmpy2, and matrices by numpy."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ from typing import Any
 import gmpy2
 import numpy as np
 from gmpy2 import mpz
+from numpy.typing import NDArray
 from typing_extensions import override
 
 from vfl_node.crypto.expand import expander
-from vfl_node.crypto.kernels.contract import Indices, Kernel, Places, Residues, Vector
+from vfl_node.crypto.kernels import cells as by_numpy
+from vfl_node.crypto.kernels.contract import Cells, Indices, Kernel, Places, Residues, Vector, Words
 from vfl_node.crypto.rows import Rows
 from vfl_node.crypto.texts import Offsets, strings_of
 
@@ -62,6 +64,14 @@ class Libraries(Kernel):
         if any(u >= P for u in coordinates):
             return "is not canonical"
         return "is not on the curve" if any(gmpy2.jacobi(_curve(u), P) != 1 for u in coordinates) else None
+
+    @override
+    def multiply_cells(self, cells: Cells, numbers: Words) -> Words:
+        return by_numpy.multiply_cells(cells, numbers)
+
+    @override
+    def multiply_bits(self, rows: Words, chosen: Words) -> NDArray[np.uint8]:
+        return by_numpy.multiply_bits(rows, chosen)
 
     @override
     def powers(self, bases: Sequence[mpz], exponent: mpz, modulus: mpz, *, secret: bool = True) -> list[mpz]:

@@ -42,6 +42,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from vfl_node.crypto.kernels import kernel
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.shares.bits import Bits, pack_bits, unpack_bits
 from vfl_node.crypto.shares.machine import ShareMachine, bytes_sent
@@ -50,10 +51,12 @@ from vfl_node.crypto.shares.masked import (
     CellMasks,
     Narrow,
     blocks_of,
-    multiply_bits,
+    cell_words,
+    join_cells,
     multiply_narrow,
     pack_rows,
     slots_of,
+    split_words,
 )
 from vfl_node.crypto.shares.operation import DEALER, Drawn, Material, Opening, Operation, Shape
 from vfl_node.crypto.shares.ring import Ring
@@ -112,29 +115,27 @@ async def mask_cells(machine: ShareMachine, owner: int, rows: int, width: int, o
     Raises:
         DataError: as :attr:`CellMasks.slots`.
 
-    Cost: 2·n·W + 8·slots·W bytes to each other party, which keep 2.13·n·W.
+    Cost: 2·n·W + 8·slots·W bytes to each other party, which keep 2.13·n·W; the owner draws masks twice.
     """
     (seed,) = await machine.run(_draw_seed(owner))
     masks = CellMasks(Randomness(seed.astype("<u8").tobytes()), rows, width) if len(seed) else None
     keeps = machine.place not in (owner, DEALER)
-    masked = np.zeros((rows, width) if keeps else (0, width), np.uint16)
+    masked = np.empty((rows if keeps else 0, width), np.uint16)
+    low = np.empty((len(masked), words_of(width)), np.uint64)
     drawn = masks.blocks() if own and masks else None
+    second = np.zeros((slots_of(rows), width), np.uint64)
     for start, stop in blocks_of(rows, width):
         shown = None
-        if own and drawn:
-            shown = (own.block(start, stop) - next(drawn)[1]).astype(np.uint64)
-        (block,) = await machine.run(_show(owner, (stop - start, width), MASK_BITS, shown))
+        if own and masks and drawn:
+            cells = own.block(start, stop)
+            shown = join_cells(cells - next(drawn)[1])
+            here = (masks.slots >= start) & (masks.slots < stop)
+            second[here] = cells[masks.slots[here] - start, np.nonzero(here)[1]]
+        (words,) = await machine.run(_show(owner, (cell_words((stop - start) * width),), shown))
         if keeps:
-            masked[start:stop] = block
-    second = np.zeros((slots_of(rows), width), np.uint64)
-    if own and masks:
-        used = masks.slots >= 0
-        needed = np.unique(masks.slots[used])
-        cells = np.concatenate([own.block(row, row + 1) for row in needed]) if len(needed) else np.zeros((1, width), np.uint16)
-        at = np.searchsorted(needed, np.where(used, masks.slots, needed[:1].max(initial=0)))
-        second = (cells[at, np.arange(width)] * used).astype(np.uint64)
-    (opened,) = await machine.run(_show(owner, second.shape, 64, second - masks.second if own and masks else None))
-    low = pack_rows(masked & np.uint16(1)) if keeps else np.zeros((0, words_of(width)), np.uint64)
+            masked[start:stop] = split_words(words, (stop - start, width))
+            low[start:stop] = pack_rows(masked[start:stop] & np.uint16(1))
+    (opened,) = await machine.run(_show(owner, second.shape, second - masks.second if own and masks else None))
     return MaskedCells(owner, rows, width, own, masks, masked, low, opened if keeps else second)
 
 
@@ -160,7 +161,7 @@ def _draw_seed(owner: int) -> Operation[Ring]:
     return Operation(result, drawn=(Drawn("seed", (_SEED_WORDS,), owner=owner, lasting=True),))
 
 
-def _show(owner: int, shape: Shape, bits: int, shown: Ring | None) -> Operation[Ring]:
+def _show(owner: int, shape: Shape, shown: Ring | None) -> Operation[Ring]:
     """Numbers that the owner sends to everybody."""
 
     def shares(place: int, material: Material) -> Sequence[Ring]:
@@ -169,7 +170,7 @@ def _show(owner: int, shape: Shape, bits: int, shown: Ring | None) -> Operation[
     def result(place: int, opened: Sequence[Ring], material: Material) -> Ring:
         return opened[0]
 
-    return Operation(result, shown=(Opening(shape, by=owner, bits=bits),), shares=shares)
+    return Operation(result, shown=(Opening(shape, by=owner),), shares=shares)
 
 
 def sum_cells(cells: MaskedCells, value: Opened) -> Operation[Shared]:
@@ -179,7 +180,8 @@ def sum_cells(cells: MaskedCells, value: Opened) -> Operation[Shared]:
         cells: X, [n, W].
         value: x, [T, n], as :func:`~vfl_node.crypto.shares.operations.mask_apart` opens it.
 
-    Nothing is sent between parties. Cost: n·W·T products of 16 by 64 bits at the dealer and at each party but the owner.
+    Nothing is sent between parties. Cost: n·W·T products of 16 by 64 bits at the dealer and at each party but the owner, by the
+    kernel (:mod:`vfl_node.crypto.kernels`).
     """
     owner, count = cells.owner, len(value.difference)
     slots, top = (slots_of(cells.rows), count, cells.width), np.uint64(1 << MASK_BITS)
@@ -233,8 +235,9 @@ def pick_cells(cells: MaskedCells, selected: Bits, count: int) -> Operation[Bits
 
     def correlate(values: Material) -> Material:
         assert cells.masks is not None
-        chosen = unpack_bits(values["mask"], shape)
-        return {"rows": pack_bits(np.concatenate([multiply_bits(low, chosen) for _, low in cells.masks.low_bits()], axis=1))}
+        chosen = pack_rows(unpack_bits(values["mask"], shape))
+        picked = [kernel().multiply_bits(low, chosen) for _, low in cells.masks.low_bits()]
+        return {"rows": pack_bits(np.concatenate(picked, axis=1))}
 
     def shares(place: int, material: Material) -> Sequence[Ring]:
         return (selected.part if place == owner else selected.part ^ material["mask"],)
@@ -245,7 +248,7 @@ def pick_cells(cells: MaskedCells, selected: Bits, count: int) -> Operation[Bits
         if cells.own is not None:
             made = cells.own.pick(unpack_bits(opened[0], shape))
         else:
-            made = multiply_bits(cells.low, unpack_bits(material["mask"], shape))
+            made = kernel().multiply_bits(cells.low, pack_rows(unpack_bits(material["mask"], shape)))
         return Bits(pack_bits(made) ^ material["rows"])
 
     words = (words_of(count * cells.width),)

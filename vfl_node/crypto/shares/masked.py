@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from vfl_node.crypto.kernels import kernel
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.crypto.shares.ring import Ring
+from vfl_node.crypto.shares.ring import BITS, Ring
 from vfl_node.crypto.shares.sizes import words_of
 from vfl_node.errors import DataError
 
@@ -23,10 +24,6 @@ MASK_BITS = 16
 
 _CELLS_AT_ONCE = 1 << 22
 _KEPT_CELLS = 1 << 26  # so many masks are kept; of larger matrices they are made again for each product
-_CACHED_CELLS = 1 << 16  # so many numbers are turned into float64 at a time, which stay in a processor's cache
-_EXACT_ROWS = 1 << 20  # sums of so many products of two numbers of 16 bits are exact in float64
-_LIMB_BITS = 16
-_TABLE_BITS = 16
 
 
 def slots_of(rows: int) -> int:
@@ -65,8 +62,8 @@ class CellMasks:
         Raises:
             DataError: a column has more of them than slots (``E_CHANCE``), with a probability below 1e-11 a column.
         """
-        found = [(start + row, column) for start, block in self.blocks() for row, column in [np.nonzero(block == 1)]]
-        rows, columns = (np.concatenate(each) for each in zip(*found, strict=True))
+        found = [start * self.width + np.flatnonzero(block == 1) for start, block in self.blocks()]
+        rows, columns = np.divmod(np.concatenate(found), self.width)
         order = np.argsort(columns, kind="stable")
         rows, columns = rows[order], columns[order]
         place = np.arange(len(columns)) - np.searchsorted(columns, columns)
@@ -92,43 +89,41 @@ class CellMasks:
     def _draw(self) -> Iterator[tuple[int, Narrow]]:
         for start, low in self.low_bits():
             count = len(low) * self.width
-            words = self.seed.derive(f"high {start}").uint64(-(-count // 4))
-            high = words.astype("<u8", copy=False).view("<u2")[:count].reshape(len(low), self.width)
-            yield start, (high & np.uint16(0xFFFE)) | _unpack_rows(low, self.width)
+            high = split_words(self.seed.derive(f"high {start}").uint64(cell_words(count)), (len(low), self.width))
+            high &= np.uint16(0xFFFE)
+            high |= _unpack_rows(low, self.width)
+            yield start, high
 
 
 def blocks_of(rows: int, width: int) -> Iterator[tuple[int, int]]:
-    """Where the blocks of a matrix begin and end, none with more rows than sums are exact for."""
-    size = max(1, min(_EXACT_ROWS, _CELLS_AT_ONCE // width))
+    """Where the blocks of a matrix begin and end."""
+    size = max(4, _CELLS_AT_ONCE // width // 4 * 4)
     return ((start, min(start + size, rows)) for start in range(0, rows, size))
 
 
 def multiply_narrow(blocks: Iterator[tuple[int, Narrow]], values: Ring, width: int) -> Ring:
-    """Xᵀ·v modulo 2⁶⁴, uint64[T, W], of a matrix of 16 bits in blocks of rows and numbers uint64[T, n].
-
-    Numbers are cut into four of 16 bits, whose products and sums are exact in float64.
-    """
-    count, total, rows = len(values), np.zeros((len(values), width), np.uint64), 0
-    sums, step = np.zeros((4 * count, width)), max(1, _CACHED_CELLS // (width + 4 * count))
-    wide, limbs = np.empty((step, width)), np.empty((count, 4, step))
+    """Xᵀ·v modulo 2⁶⁴, uint64[T, W], of a matrix of 16 bits in blocks of rows and numbers uint64[T, n]."""
+    total = np.zeros((len(values), width), np.uint64)
     for start, block in blocks:
-        if rows + len(block) > _EXACT_ROWS:
-            total, sums, rows = total + _join_limbs(sums, count), np.zeros_like(sums), 0
-        for first in range(0, len(block), step):
-            part = block[first : first + step]
-            size, words = len(part), values[:, start + first : start + first + len(part)].astype("<u8", copy=False)
-            wide[:size] = part
-            limbs[:, :, :size] = words[:, :, None].view("<u2").swapaxes(1, 2)
-            sums += limbs[:, :, :size].reshape(4 * count, size) @ wide[:size]
-        rows += len(block)
-    return total + _join_limbs(sums, count)
-
-
-def _join_limbs(sums: NDArray[np.float64], count: int) -> Ring:
-    total = np.zeros((count, sums.shape[1]), np.uint64)
-    for limb in range(4):
-        total += sums[limb::4].astype(np.uint64) << np.uint64(_LIMB_BITS * limb)
+        total += kernel().multiply_cells(block, values[:, start : start + len(block)])
     return total
+
+
+def cell_words(count: int) -> int:
+    """How many words so many cells take."""
+    return -(-count * MASK_BITS // BITS)
+
+
+def join_cells(cells: Narrow) -> Ring:
+    """Cells of a matrix in words, four in each."""
+    joined = np.zeros(cell_words(cells.size) * BITS // MASK_BITS, "<u2")
+    joined[: cells.size] = cells.ravel()
+    return joined.view("<u8").astype(np.uint64, copy=False)
+
+
+def split_words(words: Ring, shape: tuple[int, int]) -> Narrow:
+    """What :func:`join_cells` has joined, uint16[n, W]."""
+    return words.astype("<u8", copy=False).view("<u2")[: shape[0] * shape[1]].reshape(shape).astype(np.uint16, copy=False)
 
 
 def pack_rows(bits: NDArray[Any]) -> Ring:
@@ -140,23 +135,6 @@ def pack_rows(bits: NDArray[Any]) -> Ring:
 
 def _unpack_rows(words: Ring, width: int) -> NDArray[np.uint8]:
     return np.unpackbits(words.astype("<u8", copy=False).view(np.uint8), axis=1, count=width, bitorder="little")
-
-
-def multiply_bits(rows: Ring, chosen: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Products modulo 2 of packed rows: uint8[K, n] of uint64[n, w] and uint8[K, W].
-
-    For 16 columns at a time there is a table of what all K products have of them.
-    """
-    halves, parts = rows.astype("<u8", copy=False).view("<u2"), []
-    for columns in gather_columns(chosen):
-        found = np.zeros(len(rows), np.uint64)
-        for place, each in enumerate(np.pad(columns, (0, -len(columns) % _TABLE_BITS)).reshape(-1, _TABLE_BITS)):
-            table = np.zeros(1, np.uint64)
-            for column in each:
-                table = np.concatenate([table, table ^ column])
-            found ^= table[halves[:, place]]
-        parts.append(found)
-    return spread_words(parts, len(chosen))
 
 
 def gather_columns(bits: NDArray[np.uint8]) -> Iterator[Ring]:

@@ -11,13 +11,22 @@ from vfl_node.training.trees.config import Trees
 USUAL_CANDIDATES = 120
 """Candidates of a party, where nobody says how many columns it has."""
 
-CELL_BYTES = 2.2
-"""What a cell of another party takes: the masked one, its lowest bit, and a block of it as float64."""
+CELL_BYTES = 2.13
+"""What a cell of another party takes: the masked one, and its lowest bit."""
 
-BLOCK_BYTES = 512 << 20
-"""Blocks of cells, numbers in limbs, and what comes from the dealer ahead of need."""
+OWN_CELL_BYTES = 1.5
+"""What an own one takes, about: its part of a column and of that column's bins."""
 
-NODE_NUMBERS = 10
+PROCESS_BYTES = 480 << 20
+"""A process with libraries, and blocks of what it computes with."""
+
+AHEAD_BYTES = 64 << 20
+"""What comes from the dealer ahead of need."""
+
+ROW_BYTES = 130
+"""What alignment leaves of a row."""
+
+NODE_NUMBERS = 12
 """Numbers of a row and a node of the last level: z and x with masks and their products, and what is put together."""
 
 FOLLOWED = 1 << 22
@@ -33,7 +42,7 @@ GROWN_CANDIDATES = 1 << 14
 """Candidates of all nodes in this level, at most, likewise: gains of more are computed in several goes anyway."""
 
 MASKS_BYTES = 2 * (1 << 26)
-"""Masks of cells that a dealer keeps for each party."""
+"""Masks of cells that a dealer keeps for each party at most; of more cells it keeps none."""
 
 
 def width_of(train: Trees, role: DataRole, table: TableShape) -> int:
@@ -49,16 +58,20 @@ def widths(train: Trees, passive_parties: int, beside: Beside) -> tuple[int, ...
 
 
 def party_bytes(train: Trees, rows: int, of_all: Sequence[int]) -> int:
-    """Memory of a data party that has ``of_all`` candidates' cells."""
-    nodes = grown_at_once(train, rows, of_all) << (train.depth - 1)
-    return int(rows * (CELL_BYTES * sum(of_all) + 8 * NODE_NUMBERS * nodes)) + VALUE_BYTES * nodes * sum(of_all) + BLOCK_BYTES
+    """Memory of the data party that has most cells of others, where each has as many candidates as ``of_all`` says."""
+    nodes, own = grown_at_once(train, rows, of_all) << (train.depth - 1), min(of_all)
+    cells = CELL_BYTES * (sum(of_all) - own) + OWN_CELL_BYTES * own
+    of_rows = int(rows * (cells + ROW_BYTES + 8 * NODE_NUMBERS * nodes))
+    return of_rows + VALUE_BYTES * nodes * sum(of_all) + PROCESS_BYTES + AHEAD_BYTES
 
 
 def dealer_bytes(train: Trees, rows: int, of_all: Sequence[int]) -> int:
     """Memory of the coordinator, which deals to each party by itself."""
     nodes, parties = grown_at_once(train, rows, of_all) << (train.depth - 1), len(of_all)
-    of_nodes = int(rows * 8 * (NODE_NUMBERS + parties) * nodes) + VALUE_BYTES * nodes * sum(of_all)
-    return parties * (of_nodes + BLOCK_BYTES + MASKS_BYTES)
+    numbers = 2 * parties + 5.5  # of a row and a node of the last level: masks of z, and of x with each party's share
+    kept = sum(2 * rows * width for width in of_all if 2 * rows * width <= MASKS_BYTES)
+    each = int(8 * rows * numbers * nodes) + VALUE_BYTES * nodes * sum(of_all) + AHEAD_BYTES
+    return parties * each + kept + PROCESS_BYTES
 
 
 def grown_at_once(train: Trees, rows: int, of_all: Sequence[int]) -> int:
