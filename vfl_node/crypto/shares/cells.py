@@ -148,7 +148,8 @@ def bytes_of_cells(rows: int, widths: Sequence[int]) -> Mapping[int, int]:
     """
     shown = []
     for owner, width in enumerate(widths):
-        shown += [Opening((rows, width), by=owner, bits=MASK_BITS), Opening((slots_of(rows), width), by=owner)]
+        blocks = [cell_words((stop - start) * width) for start, stop in blocks_of(rows, width)]
+        shown += [Opening((sum(blocks),), by=owner), Opening((slots_of(rows), width), by=owner)]
     return bytes_sent(shown, len(widths))
 
 
