@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 from typing_extensions import override
@@ -39,6 +40,7 @@ class Statistics(SharesConfig):
         opens_rows=False,
         serves_unshared=False,
     )
+    ways: ClassVar[tuple[Mapping[str, Any], ...]] = ()  # to train: there is no model
     title: ClassVar[str] = "statistics"
 
     algorithm: Literal["statistics"]

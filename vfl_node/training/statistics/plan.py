@@ -77,7 +77,7 @@ class StatisticsPlan:
 
     @property
     def _mu(self) -> float:
-        """Of each kind of numbers: squares add up."""
+        """μ of each kind of numbers: squares add up."""
         assert self.epsilon is not None
         return mu_of(self.epsilon) / math.sqrt(1 + self.correlations)
 

@@ -122,7 +122,7 @@ async def _count(
         place, judged = session.job.parties.data.index(session.name), _judge(inputs, data) if section.worth else None
         each = tell_exact(inputs.columns, opened, plan, place, judged)
         names = session.job.parties.data if place == 0 else (session.name,)
-        told, columns = each[0], tuple(one for name, of in zip(names, each, strict=True) for one in of.columns(name))
+        told, columns = each[0], tuple(one for name, some in zip(names, each, strict=True) for one in some.columns(name))
     else:
         told = tell_columns(inputs.columns, data, opened.counts, plan.deviation, plan.least_rows)
         columns = await _exchange(session, plan, told)
