@@ -319,7 +319,11 @@ def _record_pairing(folder: Path) -> Seen:
 
 
 def _simulated(text: str, tables: Mapping[str, Path], out: Path) -> Seen:
-    hub = ", coordinator: hub" if any(word in text for word in ("coordinator", "linkage", "hidden,", "trees,", "statistics")) else ""
+    hub = (
+        ", coordinator: hub"
+        if any(word in text for word in ("coordinator", "linkage", "hidden,", "trees,", "statistics"))
+        else ""
+    )
     passive = ", ".join(name for name in tables if ROLES[name] == "passive")
     job = parse(f"name: recorded\nparties: {{active: clinic, passive: [{passive}]{hub}}}\n{text}\n", Job, source="job")
     recorder = Recorder()

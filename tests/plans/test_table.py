@@ -34,7 +34,9 @@ def test_each_protocol_and_trainer_has_a_row_that_runs() -> None:
     running = [combination for combination in list_combinations(own=True) if accepts(combination)]
     absent = {*ALIGNMENTS.own} - {each.alignment for each in running}
     assert not absent, f"no job aligns by {absent} here: say in `ways` of its spec which keys of `align` it needs"
-    absent = {*TRAINERS.own} - {each.trainer for each in running if each.trainer}
+    absent = {name for name, config in TRAINERS.usable(TRAINERS.own) if config.ways} - {
+        each.trainer for each in running if each.trainer
+    }
     assert not absent, f"no job trains by {absent} here: say in `ways` of its config which keys of `train` it needs"
 
 

@@ -56,7 +56,7 @@ def program(noise: MetricNoise, targets: np.ndarray, weights: np.ndarray = W, bo
         async def score(rows: slice) -> Shared:
             return await scores(machine, model, [matrix[rows] for matrix in matrices])
 
-        return await tally(machine, score, own, owned, noise, **{"far_score": Hidden.far_score, **how})
+        return await tally(machine, score, own, owned, noise, **{"far_score": Hidden.far_scores[0], **how})
 
     return run
 
@@ -114,10 +114,10 @@ def test_large_scores_are_measured_as_they_are(times: float) -> None:
 
 
 @pytest.mark.usefixtures("silent")
-@pytest.mark.parametrize(("far_score", "none", "every"), [(Hidden.far_score, 24, 32), (Trees.far_score, 12, 14)])
-def test_scores_count_as_far_where_the_sines_of_a_training_end(far_score: int, none: int, every: int) -> None:
-    noise, targets = of_classes()
-    (found,), z = Run(program(noise, targets, W * 12, far_score=far_score)).results[0], np.abs(Z[BOTH, 0] * 12)
+@pytest.mark.parametrize("far_scores", [Hidden.far_scores, Trees.far_scores])
+def test_scores_count_as_far_where_the_sines_of_a_training_end(far_scores: tuple[int, int]) -> None:
+    (none, every), (noise, targets) = far_scores, of_classes()
+    (found,), z = Run(program(noise, targets, W * 12, far_score=none)).results[0], np.abs(Z[BOTH, 0] * 12)
     assert 0 < (z > every).sum() <= found.sums["beyond"] <= (z > none).sum()
 
 

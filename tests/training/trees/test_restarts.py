@@ -69,7 +69,7 @@ def test_killed_in_each_section(world: Any, attempt: Any, parties: int, victim: 
     uncut = attempt(train)
     with Sections() as found:
         whole = uncut(over)
-    assert found.seen == ["cells", "both", "tree 0", "tree 1", "measure", "reveal"]
+    assert found.seen == ["cells", "both", "tree 0", "tree 1", "measure", *["gains"] * (reveal == "owners"), "reveal"]
     for section in found.seen:
         if section == "reveal" and reveal == "none" and victim != "clinic":
             continue
@@ -77,9 +77,11 @@ def test_killed_in_each_section(world: Any, attempt: Any, parties: int, victim: 
         with Sections(victim, section):
             assert any(isinstance(result, KilledError) for result in first.raw(over)), section
         second = first.again(over)
-        expected = {"tree 1": "tree-000001", "measure": "tree-000002", "reveal": "tree-000002"}
+        expected = {"tree 1": "tree-000001", **dict.fromkeys(("measure", "gains", "reveal"), "tree-000002")}
         assert second.resume_from == expected.get(section)
-        assert_same(second(over), whole)
+        results = second(over)
+        assert_same(results, whole)
+        assert [of.section.gains for of in results] == [of.section.gains for of in whole]
         assert_alike(first, second, uncut, over)
 
 

@@ -249,7 +249,7 @@ async def compute(
             tested.view(np.uint64),
             opened[plan.testing],
             plan.metric_noise,
-            far_score=Hidden.far_score,
+            far_score=Hidden.far_scores[0],
             bins=plan.bins,
             threshold=plan.threshold,
             to=to,

@@ -23,12 +23,12 @@ class SharesConfig(TrainerConfig):
 
     Attributes:
         title: what it is called in sentences about keys of a job.
-        far_score: a score of classes counts as beyond what the sum of sines is good for in a bin of the histogram of scores
-            that stands for more. Between the bins on both sides of it a coin decides.
+        far_scores: two bins of the histogram of scores, next to each other. Up to the first one no score of classes counts as
+            beyond what the sum of sines is good for, from the second one on every one does, and between them by a coin.
     """
 
     title: ClassVar[str]
-    far_score: ClassVar[int]
+    far_scores: ClassVar[tuple[int, int]]
 
     target_range: tuple[float, float] | None = Field(
         default=None,
@@ -57,6 +57,11 @@ class SharesConfig(TrainerConfig):
     @abstractmethod
     def unbounded(self) -> UnboundedModel | None:
         """Which kind of model without a bound it is; None of one with a bound."""
+
+    @property
+    def far_score(self) -> int:
+        """Beyond which scores are counted, about."""
+        return sum(self.far_scores) // 2
 
     @property
     def outputs(self) -> int:

@@ -100,7 +100,8 @@ async def tally(
         targets: uint64[n, K] at the active party: 0 and 1, or numbers with :data:`FRACTION` fractional bits; zeros at others.
         both: w of the rows.
         noise: of the sums.
-        far_score: of the training (:class:`~vfl_node.training.shares.config.SharesConfig`); of no meaning for numbers.
+        far_score: scores of classes count as beyond in bins that stand for more; the first of
+            :attr:`~vfl_node.training.shares.config.SharesConfig.far_scores`.
         bins: of the histogram.
         threshold: probability from which on label 1 is predicted.
         to: place of the only party that sums are opened to; None: all.

@@ -232,7 +232,7 @@ async def _measure(
         _tested_targets(targets[:, testing], numbers=training.metric_noise.numbers),
         both[testing],
         training.metric_noise,
-        far_score=Trees.far_score,
+        far_score=Trees.far_scores[0],
         bins=BINS,
         threshold=training.threshold,
         to=to,
