@@ -2,6 +2,7 @@
 
     make bench-trees                                          all parts but `million`, about 4 minutes; runs/bench/trees.json
     python -m benchmarks.trees --only small                   one part
+    python -m benchmarks.trees --wan PROGRAM                  over three slow links, as root
 
 Two data parties and the dealer are processes of `vfl-node run`, joined by mutual TLS over loopback, with one thread each.
 Tables are made of normal numbers, both parties have every record, and alignment is by psi. Each part is run twice, with few
@@ -36,8 +37,9 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.hidden import run, seconds, write_tables
+from benchmarks.hidden import job_of, run, seconds, write_tables
 from benchmarks.measure import machine
+from benchmarks.nodes import LOOPBACK, MBIT_S, ROLES, RTT_MS, WITH_COORDINATOR, Three, slow_triangle
 from vfl_node.crypto.kernels import find_kernel, names
 from vfl_node.training.trees.gradients import TERMS
 
@@ -137,6 +139,35 @@ def measure(part: Part, folder: Path) -> dict[str, Any]:
     return {**found, "load at the start": load, "load at the end": os.getloadavg()[0]}
 
 
+SLOW_TREES = 4
+
+
+def run_over_slow_links(folder: Path, program: str) -> dict[str, float]:
+    """Seconds of a tree over slow links and on loopback, and what is the least that it can take."""
+    found: dict[str, float] = {}
+    for name in ("small", "large"):
+        part = PARTS[name]
+        write_tables(folder, part.rows, part.columns)
+        tables = {role: folder / f"{role}.parquet" for role in ROLES}
+        job = job_of({"algorithm": "trees", "depth": part.depth, "bins": part.bins, "metrics_by": "none", "trees": SLOW_TREES})
+        job["parties"]["coordinator"] = "coordinator"
+        with slow_triangle(program) as places:
+            reports = []
+            for where in (dict.fromkeys(WITH_COORDINATOR, LOOPBACK["active"]), places):
+                with Three(where) as nodes:
+                    reports.append(nodes.run(job, tables))
+        took, told = [seconds(report) for report in reports], reports[-1]["training"]["trees"]
+        rounds = part.spend()["rounds a tree, by hand"]
+        times = {
+            "bytes of the dealer": told["dealer_bytes"] / SLOW_TREES * 8e-6 / MBIT_S,
+            "bytes and rounds, a way each": part.spend()["MB each way a tree, by hand"] * 8 / MBIT_S + rounds * RTT_MS / 2000,
+        }
+        found |= {f"{name}, s a tree": took[1], f"{name}, on loopback, s": took[0]}
+        found |= {f"{name}, {what}, s": value for what, value in times.items()}
+        found[f"{name}, times computing, bytes and rounds"] = took[1] / (took[0] + times["bytes and rounds, a way each"])
+    return found
+
+
 def multiply() -> dict[str, float]:
     """How many products of a cell by a number each kernel computes in a second of CPU, in thousand millions."""
     cells, found = np.random.default_rng(0).integers(0, 1 << 16, (200_000, 375), np.uint16), {}
@@ -154,13 +185,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run parts and print a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="small,large,products", help="of products, " + ", ".join(PARTS))
+    parser.add_argument(
+        "--wan", metavar="PROGRAM", help="only trees over slow links, by a program for a link: nodes.slow_triangle"
+    )
     parser.add_argument("--out", type=Path, help="write every figure there, too")
     chosen = parser.parse_args(arguments)
     found: dict[str, Any] = {}
     print("| part | what | figure |\n|---|---|--:|")
-    for name in chosen.only.split(","):
+    for name in ["wan"] if chosen.wan else chosen.only.split(","):
         with tempfile.TemporaryDirectory() as folder:
-            found[name] = multiply() if name == "products" else measure(PARTS[name], Path(folder))
+            if chosen.wan:
+                found[name] = run_over_slow_links(Path(folder), chosen.wan)
+            else:
+                found[name] = multiply() if name == "products" else measure(PARTS[name], Path(folder))
         for what, value in found[name].items():
             print(f"| {name} | {what} | {value:.4g} |", flush=True)
     if chosen.out:
