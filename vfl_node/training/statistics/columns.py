@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
 
 from vfl_node.configuration import versions
+from vfl_node.data.bins import Bins, Cuts, Sorts
 from vfl_node.data.encoded import EncodedColumn
 from vfl_node.data.stored import StoredEncoder, notations_of, rows_read
 from vfl_node.data.tables import CategoricalColumn, Table
 from vfl_node.settings.declared import Kind
-from vfl_node.training.shares.binned import BinnedColumns, Cuts, Sorts
+from vfl_node.training.shares.binned import BinnedColumns
 from vfl_node.training.shares.candidates import Candidates
 
 
@@ -31,7 +31,7 @@ class CountedColumns(StoredEncoder):
     steps: ClassVar[versions.Steps] = {}
 
     bins: int
-    columns: tuple[Annotated[Cuts | Sorts, Field(discriminator="kind")], ...]
+    columns: tuple[Bins, ...]
 
     @property
     def encodings(self) -> tuple[Cuts | Sorts, ...]:
