@@ -195,6 +195,11 @@ class TrainerConfig(Frozen):
         """Whether a coordinator takes part."""
         return False
 
+    @property
+    def reads_evidence(self) -> bool:
+        """Whether columns are replaced by weights of evidence of an earlier job (``statistics``)."""
+        return False
+
     def opens(self, evaluate: Evaluate, shared: int | None = None) -> Exposure:
         """What it reveals at its end, as amounts that can be added up over several jobs. Not the same as ``traits.opens``.
 

@@ -15,7 +15,7 @@ from vfl_node.halves.design import design
 from vfl_node.halves.graph import Graph
 from vfl_node.halves.half import About, Floats
 from vfl_node.halves.statement import Statement
-from vfl_node.training.additive.exported import SummedHalf
+from vfl_node.training.additive.exported import SummedHalf, check_exportable
 from vfl_node.training.glm.predictor import open_half
 from vfl_node.training.predictor import StoredModel
 
@@ -25,6 +25,7 @@ class RegressionHalf(SummedHalf):
 
     def __init__(self, about: About, model: StoredModel) -> None:
         self._opened, self._encoder = open_half(model), LinearEncoder.from_json(model.encoder)  # checks names and shapes
+        check_exportable(self._encoder.evidence)
         super().__init__(about, self._encoder.width, {name: weight.numpy() for name, weight in model.weights.items()})
 
     @override

@@ -34,6 +34,9 @@ from vfl_node.session.memory import Memory
 MOST_OF_ONE = 0.2
 """The most that one record may have of a column's sum of squares. One that has more moves the weight almost alone."""
 
+BY_EVIDENCE = "{table}, by weights of evidence"
+"""What a table is called whose columns are replaced by these; no name of settings has a space."""
+
 CUT = 3.0
 """Standardised numbers are cut off there."""
 
@@ -194,6 +197,15 @@ def _keep_features(memory: Memory, name: str, new: Mapping[str, Sequence[Feature
             data = memory.keep(place, json.dumps(unknown).encode())
         known |= {column: tuple(Feature(*fields) for fields in features) for column, features in json.loads(data).items()}
     raise AssertionError
+
+
+def all_numbers(table: Table) -> dict[str, tuple[Feature, ...]]:
+    """What enters of a table of weights of evidence: each column, whatever its weights are.
+
+    How many were counted is known from the job that counted them. One whose weights are all alike or rare is a column of zeros:
+    weights follow labels, and so this number must not follow them.
+    """
+    return {name: (Feature(name, None, "number"),) for name in table.columns}
 
 
 def late_features(found: FoundFeatures, features: Sequence[Feature]) -> Iterator[Feature]:

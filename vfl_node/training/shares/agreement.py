@@ -116,6 +116,7 @@ def check_terms(said: DealingTerms, peer: str, session: Session, program: Progra
         and _fit(said.widths, len(parties.data))
         and len(said.context) == DIGEST_BYTES
         and len(said.schedule) == DIGEST_BYTES
+        and len(said.split) in (0, DIGEST_BYTES)
         and 0 < said.batch_rows <= said.rows
         and 0 < said.divisor <= said.rows
         and program.fits(said)

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from typing_extensions import override
 
+from vfl_node.data.evidence import KeptEvidence
 from vfl_node.errors import ProtocolError, UsageError
 from vfl_node.process import failpoints
 from vfl_node.progress import ResultDoubted
@@ -152,6 +153,8 @@ def _result(
     schedule: Schedule,
 ) -> Trained:
     """What this party has."""
+    fraction, split = session.job.evaluate.test_fraction, schedule.split_seed
+    evidence = inputs.columns.weigh(session.attempt.job_id, told.evidence)
     job, testing = session.job, plan.groups[1] if len(plan.groups) > 1 else np.empty(0, np.int64)
     least = max(plan.least_rows, session.policy.limits.least_rows)
     doubts = own_columns.drop_warnings(list(inputs.dropped), NOT_COUNTED.format(least=least))
@@ -189,7 +192,8 @@ def _result(
         encoder=inputs.columns.to_json(),
         columns=inputs.columns.encoded(data.table),
         held_out=testing,
-        split=schedule.split_seed if len(testing) else b"",
+        split=split if len(testing) else b"",
+        evidence=KeptEvidence.from_counted(evidence, fraction, split),
     )
 
 

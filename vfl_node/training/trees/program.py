@@ -60,7 +60,8 @@ class TreesProgram(Program[TreesTraining]):
     @override
     def plan(self, said: DealingTerms) -> TreesTraining:
         job, train = self.job, self._train
-        training, testing = Schedule(said.schedule, said.rows, train.seed).split(0, job.evaluate.test_fraction)
+        schedule = Schedule(said.schedule, said.rows, train.seed, said.split or None)
+        training, testing = schedule.split(0, job.evaluate.test_fraction)
         return TreesTraining(
             plan=self.shapes(said.rows, said.widths),
             training=training,

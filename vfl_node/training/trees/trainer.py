@@ -108,7 +108,7 @@ class _TreesAttempt:
     async def train(self, resume: str | None, traffic: Sequence[Traffic]) -> Trained:
         session, rows = self._session, len(self._data.alignment)
         seed = await toss(session, session.randomness.derive("toss"))
-        schedule = Schedule(seed, rows, self._train.seed)
+        schedule = Schedule(seed, rows, self._train.seed, session.attempt.split)
         training, testing = schedule.split(0, session.job.evaluate.test_fraction)
         inputs = prepare(session, self._data, training, testing)
         salt = session.randomness.derive("mark of inputs").bytes(agreement.DIGEST_BYTES)
@@ -123,6 +123,7 @@ class _TreesAttempt:
             widths=context.widths,
             context=context.context,
             schedule=seed,
+            split=session.attempt.split or b"",
             batch_rows=rows,
             divisor=rows,
             epoch=first,
@@ -151,7 +152,8 @@ class _TreesAttempt:
         servable = await make_servable(session, schedule, context.widths, inputs.scale, shares)
         failpoints.reach("evaluate")
         section = self._section(plan, inputs, outcome, wire, corrections)
-        return replace(self._result(plan, inputs, outcome, section, len(testing)), servable=servable)
+        split = schedule.split_seed if session.job.evaluate.test_fraction else b""
+        return replace(self._result(plan, inputs, outcome, section, len(testing)), servable=servable, split=split)
 
     async def _compute(
         self,
