@@ -26,7 +26,7 @@ from vfl_node.job.names import JobId, Name, Purpose
 from vfl_node.job.parties import Parties
 from vfl_node.job.prediction import Predict, Serve
 from vfl_node.job.sweep import Sweep
-from vfl_node.job.training import ALWAYS, DEFAULT_TRAINER, TRAINERS, Measure, TrainerConfig
+from vfl_node.job.training import ALWAYS, DEFAULT_TRAINER, TRAINERS, Measure, TrainerConfig, check_evidence
 from vfl_node.roles import Task
 
 
@@ -139,8 +139,7 @@ class Job(Frozen):
             where = " and ".join((*training, *aligning))
             raise ValueError(f"parties.coordinator takes part in {where} only; leave it out")
         if self.train:
-            if self.train.reads_evidence:
-                self._check_evidence()
+            check_evidence(self.train, self.align)
             self.train.check(self)
             self.evaluate.check_task(self.train.task, self.train.classes)
             if "passive" in spec.intersection_hidden_from and self.evaluate.share_with_passive:
@@ -171,25 +170,6 @@ class Job(Frozen):
         if self.sweep:
             self._check_sweep(self.sweep)
         return self
-
-    def _check_evidence(self) -> None:
-        """Refuse weights of evidence without an earlier job that can have counted them, and where they can go nowhere."""
-        train = self.train
-        assert train
-        if not self.align.reuse:
-            raise ValueError(
-                "train.transform: woe takes weights of evidence that an earlier job with statistics has counted: say "
-                "align.reuse: auto, or the id of that job"
-            )
-        if train.task != "classification" or train.classes != 2 or train.label_holder != "active":
-            raise ValueError(
-                "train.transform: woe is for two classes, whose labels the active party has: statistics count these"
-            )
-        if self.export:
-            raise ValueError(
-                "export: halves of a model of weights of evidence (train.transform: woe) cannot be exported: leave export out, "
-                "and predict between nodes (serve)"
-            )
 
     def _check_sweep(self, sweep: Sweep) -> None:
         """Refuse a sweep that this job cannot choose by, and one of whose trials is no training."""

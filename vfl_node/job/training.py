@@ -227,6 +227,11 @@ class TrainerConfig(Frozen):
         Raises:
             ValueError: the reason, with the keys to change.
         """
+        if self.reads_evidence:
+            raise ValueError(
+                "export: halves of a model of weights of evidence (train.transform: woe) cannot be exported: leave export out, "
+                "and predict between nodes (serve)"
+            )
         if not self.parts.exported:
             able = [name for name, config in TRAINERS.usable() if config.parts.exported]
             raise ValueError(
@@ -261,6 +266,23 @@ class TrainerConfig(Frozen):
     def learns_unaligned_by(self) -> str:
         """The method by which it learns from rows outside of the alignment, under its name in ``unaligned`` of a policy."""
         return "none"
+
+
+def check_evidence(train: TrainerConfig, align: Align) -> None:
+    """Refuse weights of evidence without an earlier job that can have counted them.
+
+    Raises:
+        ValueError: the reason, with the keys to change.
+    """
+    if not train.reads_evidence:
+        return
+    if not align.reuse:
+        raise ValueError(
+            "train.transform: woe takes weights of evidence that an earlier job with statistics has counted: say align.reuse: "
+            "auto, or the id of that job"
+        )
+    if train.task != "classification" or train.classes != 2 or train.label_holder != "active":
+        raise ValueError("train.transform: woe is for two classes, and for labels of the active party: statistics count these")
 
 
 REPORT_KEYS = frozenset(
