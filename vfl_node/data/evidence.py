@@ -36,7 +36,7 @@ class WeighedColumn(Frozen):
 
     @property
     def name(self) -> str:
-        """Of the column."""
+        """Name of the column."""
         return self.bins.name
 
 

@@ -14,9 +14,12 @@ from tests.training.hidden.test_learns import off
 from tests.training.shares_attempts import State, assert_same, kills
 from vfl_node.data.evidence import KeptEvidence
 from vfl_node.data.tables import NumericColumn, Table
+from vfl_node.errors import DataError
+from vfl_node.job.training import TRAINERS
 from vfl_node.training.hidden.rows import RowEncoder
 from vfl_node.training.schedule import Schedule
 from vfl_node.training.statistics.columns import CountedColumns
+from vfl_node.training.table_use import table_use_of
 
 pytestmark = pytest.mark.usefixtures("silent")
 
@@ -126,6 +129,20 @@ def test_partners_see_how_many_columns_were_counted_whatever_their_weights_are(r
     assert woe[1].section.dropped == (flat.name,)
     assert not RowEncoder.from_json(woe[1].encoder).transform(over.data["lab"][0])[:, 1].any()
     assert run()[0].section.columns == raw[0].section.columns
+
+
+def test_a_check_of_a_table_says_nothing_of_weights_that_a_job_has_not_met(reusing: Any, attempt: Any) -> None:
+    """Nor does it refuse numbers that no model will read."""
+    over = reusing()
+    table, _ = over.data["lab"]
+    large = replace(table, columns={name: NumericColumn(column.values * 1e12) for name, column in table.columns.items()})
+    for keys in ({"algorithm": "hidden"}, {"algorithm": "logistic", "scaling": "none"}):
+        refused, silent = (TRAINERS[keys["algorithm"]].model_validate(keys | more) for more in ({}, WOE))
+        assert table_use_of(silent, {}).columns(large) == ()
+        table_use_of(silent, {}).check("passive", large)
+        assert table_use_of(refused, {}).columns(table)
+    with pytest.raises(DataError, match="too large"):
+        table_use_of(refused, {}).check("passive", large)
 
 
 def test_a_later_attempt_ends_as_one_that_was_not_killed(reusing: Any, attempt: Any) -> None:
