@@ -252,6 +252,8 @@ def test_a_party_without_them_stops_and_says_what_to_do(jobs: Jobs) -> None:
     )
     assert isinstance(ours, PeerLost)  # in nodes it hears that, by the node that ends the job
     jobs.job_folder("counted", "clinic").evidence.write_bytes(b"damaged")
+    assert jobs.run("anew", PLAIN.replace("counted", "auto"), kept=["counted"]) == DONE  # nor is that alignment offered
+    assert jobs.report("anew")["alignment"]["reused"] is None
     with pytest.raises(StateError) as damaged:
         jobs.run("other", TRAIN)
     assert damaged.value.code == "E_STATE_CORRUPT"

@@ -136,7 +136,7 @@ def check_evidence(session: Session, folder: JobFolder) -> None:
             f"{fraction:g} here and was {kept.held_out:g} there): this model would be measured on labels that it knows",
             code=EVIDENCE,
             hint=f"say evaluate.test_fraction: {kept.held_out:g} or less; or run statistics again that hold out as much",
-            for_peer=f"evaluate.test_fraction is more than in job {kept.columns.job}, which counted weights of evidence",
+            for_peer="evaluate.test_fraction is more than where weights of evidence were counted",
         )
 
 
@@ -275,7 +275,7 @@ def _list_equal(session: Session, folder: JobFolder, table: Table, kept: Sequenc
             source = earlier_folder(folder, job_id)
             then = Marks.from_bytes(read_checked(source.rows))
             equal = len(then) == len(now) and (then.find_in(now) >= 0).all()
-            if equal and (not by_evidence or read_evidence(source, job_id)):
+            if equal and (read_evidence(source, job_id) or not by_evidence):
                 offered[_load(session, source, job_id)[1]] = job_id
     return offered
 

@@ -1,7 +1,9 @@
 """Which columns of a party's table take part: by raw values alone, and in each job with a partner the same ones.
 
 The other parties see how many columns enter. So that number must not follow the values of one record, and no job may ask for it
-in other words: it depends on the table and on its owner's ``least_rows``, and on no key of a job but ``train.columns``.
+in other words: it depends on the table and on its owner's ``least_rows``, and on no key of a job but ``train.columns``. Of
+weights of evidence as many enter as were counted (:func:`all_numbers`).
+
 What a table has when a training with a partner first reads a column is written down, and stays: what becomes rare later, or is
 gone, is a column of zeros, and what becomes frequent later has none.
 
