@@ -304,7 +304,7 @@ def test_a_node_refuses_early(jobs: Jobs, tmp_path: Path) -> None:
         (TRAIN.replace("transform", "task: regression, transform").replace("[auc]", "[rmse]"), "two classes"),
         (TRAIN.replace("transform", "classes: 3, transform"), "two classes"),
         (TRAIN.replace("transform", "columns: bins, transform"), "leave one of them out"),
-        (TRAIN.replace("transform", "reveal: owners, transform") + "export: {joint: active}\n", "cannot be exported"),
+        (TRAIN.replace("transform", "reveal: owners, transform") + "export: {joint: active}\n", "is not handed over"),
     ],
 )
 def test_jobs_that_cannot_be_are_refused(text: str, said: str) -> None:

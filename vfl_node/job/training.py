@@ -229,8 +229,8 @@ class TrainerConfig(Frozen):
         """
         if self.reads_evidence:
             raise ValueError(
-                "export: halves of a model of weights of evidence (train.transform: woe) cannot be exported: leave export out, "
-                "and predict between nodes (serve)"
+                "export: with train.transform: woe a half tells how labels lie in bins of its owner's columns, and is not "
+                "handed over: leave export out; each owner may export its own (vfl-node export)"
             )
         if not self.parts.exported:
             able = [name for name, config in TRAINERS.usable() if config.parts.exported]

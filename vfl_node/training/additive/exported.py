@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from vfl_node.configuration.versions import damage_error
-from vfl_node.data.evidence import EvidenceColumns
 from vfl_node.data.tables import Table
 from vfl_node.halves.columns import RawColumns
 from vfl_node.halves.design import predictions
@@ -91,15 +90,6 @@ class SummedHalf(OwnHalf):
     def sums(self, table: Table, parts: Sequence[NDArray[Any]]) -> Floats:
         """The own part and those of the others, float64[n, width]."""
         return np.asarray(sum(parts, self.part(table)))
-
-
-def check_exportable(evidence: EvidenceColumns | None) -> None:
-    """Refuse a half that reads weights of evidence. Raises UsageError (``E_EXPORT``)."""
-    if evidence:
-        raise export_error(
-            "this model reads weights of evidence, and their bins have no form outside of a node",
-            "predict between nodes, or train without train.transform: woe",
-        )
 
 
 def _number(name: str) -> int:

@@ -17,10 +17,11 @@ from vfl_node.data.design import LinearScale, TransformedNumbers
 from vfl_node.data.tables import Table
 from vfl_node.halves.columns import RawColumns
 from vfl_node.halves.design import mark_codes, scale_to_steps
+from vfl_node.halves.evidence import weigh_columns
 from vfl_node.halves.graph import Graph, export_error
 from vfl_node.halves.half import About, Floats
 from vfl_node.halves.statement import Statement, clip_text, number, round_text
-from vfl_node.training.additive.exported import SummedHalf, check_exportable
+from vfl_node.training.additive.exported import SummedHalf
 from vfl_node.training.additive.half import HINT, WHAT
 from vfl_node.training.hidden import alone
 from vfl_node.training.hidden.config import Hidden
@@ -35,7 +36,7 @@ class HiddenHalf(SummedHalf):
     """One party's half, with its own block of the opened weights.
 
     Raises:
-        UsageError: its weights stayed in shares, or it reads weights of evidence (``E_EXPORT``).
+        UsageError: its weights stayed in shares (``E_EXPORT``).
         StateError: it is damaged (``E_STATE_CORRUPT``).
     """
 
@@ -49,7 +50,6 @@ class HiddenHalf(SummedHalf):
         if not all(weight.dtype == torch.float64 for weight in opened.values()):
             raise damage_error(WHAT, HINT)
         self._train, self._encoder = Hidden.section_of(model.job), RowEncoder.from_json(model.encoder)
-        check_exportable(self._encoder.evidence)
         super().__init__(about, self._encoder.width, {name: weight.numpy() for name, weight in opened.items()})
 
     @override
@@ -65,14 +65,16 @@ class HiddenHalf(SummedHalf):
     @property
     @override
     def encodings(self) -> tuple[object, ...]:
-        return self._encoder.encodings
+        evidence = self._encoder.evidence
+        return tuple(each.bins for each in evidence.columns) if evidence else self._encoder.encodings
 
     @override
     def write_columns(self, graph: Graph, raw: RawColumns) -> str | None:
-        return _rows(graph, raw, self._encoder)
+        return _rows(graph, weigh_columns(graph, raw, self._encoder.evidence), self._encoder)
 
     @override
     def write_cells(self, statement: Statement) -> list[str]:
+        statement.weigh(self._encoder.evidence)
         return _cells(statement, self._encoder)
 
     @override
