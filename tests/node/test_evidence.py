@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.export.needs import needs_onnx
 from tests.node.test_trainings import Tap
 from vfl_node.configuration.models import parse
 from vfl_node.crypto.randomness import Randomness
@@ -21,6 +22,9 @@ from vfl_node.execution.folder import JobFolder
 from vfl_node.execution.inputs import read_input
 from vfl_node.execution.live import LiveProgress, Stop
 from vfl_node.execution.run import set_up
+from vfl_node.export.card import HOLDS
+from vfl_node.export.exporting import export_half
+from vfl_node.export.folders import open_folder
 from vfl_node.job import Job
 from vfl_node.models import storage
 from vfl_node.node.partners import Partner
@@ -274,6 +278,20 @@ def test_rows_whose_labels_were_counted_are_not_measured_on(jobs: Jobs) -> None:
     for earlier in ("whole", "after"):
         for error in jobs.run(f"of-{earlier}", TRAIN.replace("counted", earlier))[:2]:
             assert (error.code, "was 0 there" in error.message) == ("E_EVIDENCE", True)
+
+
+@needs_onnx
+def test_an_owner_takes_its_half_away(jobs: Jobs, tmp_path: Path) -> None:
+    """With its bins and weights; each file is compared with the half over the owner's own table."""
+    assert jobs.run("woe", TRAIN.replace("transform", "reveal: owners, transform")) == DONE
+    for name in DATA:
+        half, report = open_folder(jobs.job_folder("woe", name).artefacts)
+        table = read_input(jobs.settings(name), jobs.job(TRAIN))
+        files = export_half(half, report, tmp_path / name, forms=("onnx", "sql", "card"), own=table)
+        assert {file.name for file in files} == {f"{name}.onnx", f"{name}.sql", "card.json", "card.md"}
+        card = json.loads((tmp_path / name / "card.json").read_text())
+        assert HOLDS["evidence"] in card["holds"]
+        assert set(card["reads"]) == {"clinic": {"income", "noise"}, "lab": {"calls", "city"}}[name]
 
 
 def test_trees_hold_out_the_same_rows(jobs: Jobs) -> None:
