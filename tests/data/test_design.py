@@ -277,9 +277,9 @@ def test_an_encoder_of_version_1_reads_as_it_did() -> None:
 
 def test_a_later_version_is_refused() -> None:
     written = json.loads(LinearEncoder(columns=(), dropped=()).to_json())
-    assert written["version"] == 4
+    assert written["version"] == 5
     with pytest.raises(StateError, match="a later vfl-node") as caught:
-        LinearEncoder.from_json(json.dumps({**written, "version": 5}))
+        LinearEncoder.from_json(json.dumps({**written, "version": 6}))
     assert caught.value.code == "E_STATE_VERSION"
 
 

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from tests.export.needs import needs_onnx
-from tests.export.worlds import hidden_half, mixed_table, regression_half, split_half, unseen
+from tests.export.worlds import evidence_of, hidden_half, mixed_table, regression_half, split_half, unseen
 from vfl_node.data.tables import NumericColumn, Table
 from vfl_node.errors import UsageError
+from vfl_node.export.card import held
 from vfl_node.export.checks import BOUND, check_file, compare, largest_difference, made_up_parts
 from vfl_node.export.exporting import to_onnx
 from vfl_node.export.loaded import LoadedHalf
@@ -116,6 +117,20 @@ def test_other_regressions(train: dict[str, Any]) -> None:
 )
 def test_hidden_halves(train: dict[str, Any], role: str) -> None:
     assert_equal(hidden_half(mixed_table(), role, train), mixed_table())
+
+
+@pytest.mark.parametrize("role", ["active", "passive"])
+@pytest.mark.parametrize("train", [None, {"epsilon": None}, {"epsilon": 1.0}], ids=["logistic", "unbounded", "bounded"])
+def test_halves_of_weights_of_evidence(train: dict[str, Any] | None, role: str) -> None:
+    """Of numbers, categories and dates."""
+    table = mixed_table()
+    evidence = evidence_of(table)
+    assert {"date", "numeric", "categorical"} == set(evidence.kinds.values())
+    make: Any = regression_half if train is None else hidden_half
+    half = make(table, role, train or {}, evidence=evidence)
+    assert_equal(half, table)
+    assert {"evidence", "quantiles", "levels"} <= set(held(half))
+    assert "evidence" not in held(regression_half(table, role, {}))
 
 
 @pytest.mark.parametrize("place", ["knot", "weight", "level"])

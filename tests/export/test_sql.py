@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.export.worlds import WORDS, hidden_half, mixed_table, regression_half, split_half, unseen
+from tests.export.worlds import WORDS, evidence_of, hidden_half, mixed_table, regression_half, split_half, unseen
 from vfl_node.data.tables import CategoricalColumn, NumericColumn, Table
 from vfl_node.errors import UsageError
 from vfl_node.export.checks import largest_difference
@@ -54,6 +54,8 @@ HALVES: dict[str, Any] = {
     "hidden": lambda table, role: hidden_half(table, role, {"epsilon": None}),
     "sums of a hidden layer": lambda table, role: hidden_half(table, "passive", {"epsilon": None, "layers": [3]}),
     "hidden, bounded": lambda table, role: hidden_half(table, role, {"epsilon": 1.0}),
+    "weights of evidence": lambda table, role: regression_half(table, role, {}, evidence=evidence_of(table)),
+    "hidden, weights of evidence": lambda table, role: hidden_half(table, role, {"epsilon": 1.0}, evidence=evidence_of(table)),
 }
 
 
@@ -84,6 +86,7 @@ def test_what_has_no_sql() -> None:
         (hidden_half(mixed_table(), "active", {"epsilon": None, "layers": [4]}), "ONNX"),
         (regression_half(mixed_table(dates=True, transforms=False), "passive", {}), "ONNX"),
         (regression_half(mixed_table(dates=False), "passive", {}), "scaling: standard"),
+        (regression_half(mixed_table(), "passive", {}, evidence=evidence_of(mixed_table())), "ONNX"),
     ):
         with pytest.raises(UsageError) as refused:
             select_of(half, ("id",))

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from vfl_node.data.design import LinearEncoder
+from vfl_node.data.evidence import EvidenceColumns, weigh
 from vfl_node.data.features import Encoder
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import CategoricalColumn, Column, DateColumn, NumericColumn, Table
@@ -27,6 +28,7 @@ from vfl_node.training.hidden.rows import RowEncoder
 from vfl_node.training.predictor import StoredModel
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.exported import SplitHalf
+from vfl_node.training.statistics.columns import CountedColumns
 
 ROWS = 600
 
@@ -108,8 +110,16 @@ def split_half(
     return SplitHalf(about(job, role, _kinds(table, encoder.columns), part="embedding"), model)
 
 
-def regression_half(table: Table, role: str, train: dict[str, Any], scaling: str = "standard") -> RegressionHalf:
-    encoder = LinearEncoder.fit(table, scaling)  # type: ignore[arg-type]
+def evidence_of(table: Table) -> EvidenceColumns:
+    """Weights of every bin of a table, drawn."""
+    columns = CountedColumns.fit(table, 8, 5)
+    return columns.weigh("counted", np.random.default_rng(4).normal(size=(len(columns.columns), 9)))
+
+
+def regression_half(
+    table: Table, role: str, train: dict[str, Any], scaling: str = "standard", evidence: EvidenceColumns | None = None
+) -> RegressionHalf:
+    encoder = LinearEncoder.fit(table, scaling, evidence)  # type: ignore[arg-type]
     train = {"algorithm": "logistic", "scaling": scaling, **train}
     job = a_job(train)
     outputs = train["classes"] if train.get("classes", 2) > 2 else 1
@@ -120,15 +130,17 @@ def regression_half(table: Table, role: str, train: dict[str, Any], scaling: str
         if train["algorithm"] == "linear":
             weights["target"] = torch.tensor([120.0, 17.5], dtype=torch.float64)
     model = StoredModel(job, weights, encoder.to_json(), "")
-    return RegressionHalf(about(job, role, _kinds(table, encoder.columns), part="partial_scores"), model)
+    return RegressionHalf(about(job, role, dict(encoder.kinds), part="partial_scores"), model)
 
 
-def hidden_half(table: Table, role: str, train: dict[str, Any], scaling: Any = "standard") -> HiddenHalf:
+def hidden_half(
+    table: Table, role: str, train: dict[str, Any], scaling: Any = "standard", evidence: EvidenceColumns | None = None
+) -> HiddenHalf:
     job = a_job({"algorithm": "hidden", **train})
     bounded = job.train.epsilon is not None  # type: ignore[union-attr]
-    found = frequent.find(table, 5)
+    found = frequent.find(weigh(table, evidence), 5)
     features = [feature for each in found.entering.values() for feature in each]
-    rows = RowEncoder.fit(table, features, found, scaling, bins=True, bounded=bounded)
+    rows = RowEncoder.fit(table, features, found, scaling, bins=evidence is None, bounded=bounded, evidence=evidence)
     draws = torch.Generator().manual_seed(3)
 
     def normal(*shape: int) -> torch.Tensor:
@@ -140,7 +152,7 @@ def hidden_half(table: Table, role: str, train: dict[str, Any], scaling: Any = "
         weights["bias"] = normal(sizes[0])
         for number, (before, after) in enumerate(pairwise(sizes)):
             weights |= {f"layer {2 * number}": normal(before, after), f"layer {2 * number + 1}": normal(1, after)}
-    said = about(job, role, _kinds(table, rows.encodings), part="partial_scores")
+    said = about(job, role, dict(rows.kinds), part="partial_scores")
     return HiddenHalf(said, StoredModel(job, weights, rows.to_json(), ""))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
@@ -21,6 +21,7 @@ from benchmarks.sessions import session
 from vfl_node.alignment.alignment import NOT_MINE, Alignment, PeerFacts
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.shares.noise import draw_noise
+from vfl_node.data.evidence import KeptEvidence
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import NumericColumn, Table
 from vfl_node.errors import PeerLost
@@ -193,6 +194,10 @@ class SharesAttempt:
     """Of all parties; another one gives other draws."""
     limits: Limits = field(default_factory=lambda: Limits(least_rows=LEAST_ROWS))
     memory_mib: int | None = None
+    split: bytes | None = None
+    """By which an earlier job held out rows."""
+    evidence: Mapping[str, KeptEvidence] = field(default_factory=dict)
+    """Of each party, counted by an earlier job."""
     tamper: Callable[[Sent], None] = lambda sent: None
     """May change a message on its way out, or raise."""
 
@@ -250,6 +255,8 @@ class SharesAttempt:
                 folder=self.state.folder_of(name),
                 limits=self.limits,
                 memory_mib=self.memory_mib,
+                split=self.split,
+                evidence=self.evidence.get(name),
                 clock=lambda ticks=ticks: float(next(ticks)),
             )
         protocols: list[tuple[Any, list[Any]]] = []

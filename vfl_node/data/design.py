@@ -34,7 +34,7 @@ intercept of the party with the labels has as well.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
@@ -47,9 +47,10 @@ from vfl_node.configuration.models import Frozen
 from vfl_node.data import transforms
 from vfl_node.data.dates import Part, parts_of
 from vfl_node.data.encoded import column_for, kinds_of
+from vfl_node.data.evidence import EvidenceColumns, weigh
 from vfl_node.data.levels import Levels
 from vfl_node.data.stored import StoredEncoder, notations_of, rows_read
-from vfl_node.data.tables import CategoricalColumn, ListColumn, NumericColumn, Table
+from vfl_node.data.tables import CategoricalColumn, Column, ListColumn, NumericColumn, Table
 from vfl_node.errors import DataError
 from vfl_node.job.names import LinearScaling, ScalingMethod
 from vfl_node.settings.declared import Kind
@@ -174,13 +175,16 @@ class LinearEncoder(StoredEncoder):
     Attributes:
         columns: in the order of the design.
         dropped: columns of the table that are not in the design, because they have no information.
+        evidence: weights that replace the columns of the table before these are read; None: they are read as they are.
     """
 
-    version: ClassVar[int] = 4
-    steps: ClassVar[versions.Steps] = {1: dict, 2: dict, 3: dict}  # which had no transforms, notations, columns of rows
+    version: ClassVar[int] = 5
+    # which had no transforms, notations, columns of rows, weights of evidence
+    steps: ClassVar[versions.Steps] = {1: dict, 2: dict, 3: dict, 4: dict}
 
     columns: tuple[Annotated[Encoding, Field(discriminator="kind")], ...]
     dropped: tuple[str, ...]
+    evidence: EvidenceColumns | None = None
 
     @property
     def width(self) -> int:
@@ -190,26 +194,33 @@ class LinearEncoder(StoredEncoder):
     @property
     def kinds(self) -> dict[str, Kind]:
         """Column → kind, for the columns that are in the design."""
-        return kinds_of(self.columns)
+        return self.evidence.kinds if self.evidence else kinds_of(self.columns)
 
     @classmethod
-    def fit(cls, table: Table, scaling: LinearScaling) -> LinearEncoder:
+    def fit(cls, table: Table, scaling: LinearScaling, evidence: EvidenceColumns | None = None) -> LinearEncoder:
         """Learn from all rows of ``table`` (see the module for why).
 
         Raises:
-            DataError: a column has numbers too large for ``scaling: none`` (``E_OVERFLOW``).
+            DataError: a column has numbers too large for ``scaling: none`` (``E_OVERFLOW``); ``evidence`` reads another one
+                (``E_COLUMN``).
         """
-        common = _common_unit(table)
+        read_of = weigh(table, evidence).columns
+        common = _common_unit(read_of)
         columns: list[Encoding] = []
-        for name, column in table.columns.items():
+        for name, column in read_of.items():
             for part, read in parts_of(column):
                 if isinstance(read, CategoricalColumn):
                     columns += _levels(name, read, part)
                 elif not isinstance(read, ListColumn):  # which no linear model reads
                     columns += _numeric(name, read.values, _scaling_of(read, scaling, part), common, part)
         encoded = {encoding.name for encoding in columns}
-        dropped = tuple(name for name in table.columns if name not in encoded)
-        return cls(columns=tuple(columns), dropped=dropped, notations=notations_of(table), rows=rows_read(table))
+        return cls(
+            columns=tuple(columns),
+            dropped=tuple(name for name in table.columns if name not in encoded),
+            evidence=evidence and evidence.choose(encoded),
+            notations=notations_of(table),
+            rows=rows_read(table),
+        )
 
     def transform(self, table: Table) -> Design:
         """The design of all rows of ``table``; columns that the encoder does not know are left out.
@@ -223,6 +234,7 @@ class LinearEncoder(StoredEncoder):
         Raises:
             DataError: a column is missing or of another kind (``E_COLUMN``).
         """
+        table = weigh(table, self.evidence)
         layout = [place for encoding in self.columns for place in _layout(encoding)]
         integers = np.empty((len(table), len(layout)), dtype=np.int64)
         place = 0
@@ -266,10 +278,10 @@ def _scaling_of(column: NumericColumn, scaling: LinearScaling, part: Part | None
     return "standard" if part and scaling in ("unit", "none") else scaling
 
 
-def _common_unit(table: Table) -> tuple[float, int]:
+def _common_unit(columns: Mapping[str, Column]) -> tuple[float, int]:
     """Largest absolute value of all numeric columns (1 if there is none), and the number of steps in it."""
     peak, whole = 0.0, True
-    for column in table.columns.values():
+    for column in columns.values():
         if isinstance(column, NumericColumn):
             present = column.values[~np.isnan(column.values)]
             peak = max(peak, float(np.abs(present).max(initial=0.0)))

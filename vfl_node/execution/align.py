@@ -41,16 +41,17 @@ class Aligned:
 
 
 async def settle_reuse(run: Run) -> Run:
-    """The run with the records and held-out rows of the earlier alignment that all data parties use again, if there is one.
+    """The run with what is kept of the earlier alignment that all data parties use again, if there is one.
 
     Raises, and leaks: as :func:`vfl_node.execution.reuse.agree_reuse`.
     """
     session, data = run.session, run.data
     if (job_id := await agree_reuse(session, run.folder, data.table, run.kept)) is None:
         return run
-    table, split = recall_records(data.whole, run.folder, job_id, session.memory)
-    session = dataclasses.replace(session, attempt=dataclasses.replace(session.attempt, split=split))
-    return dataclasses.replace(run, session=session, inputs=dataclasses.replace(data, table=table))
+    recalled = recall_records(data.whole, run.folder, job_id, session.memory)
+    attempt = dataclasses.replace(session.attempt, split=recalled.split, evidence=recalled.evidence)
+    session = dataclasses.replace(session, attempt=attempt)
+    return dataclasses.replace(run, session=session, inputs=dataclasses.replace(data, table=recalled.table))
 
 
 async def align_or_load(run: Run, *, resume: bool) -> Aligned:

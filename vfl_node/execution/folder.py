@@ -145,6 +145,16 @@ class JobFolder(JobOutcome):
         return self.path / "earlier-split"
 
     @property
+    def evidence(self) -> Path:
+        """Weights of evidence (:class:`vfl_node.data.evidence.KeptEvidence`), for jobs that use the alignment again."""
+        return self.path / "evidence"
+
+    @property
+    def earlier_evidence(self) -> Path:
+        """The same of the job whose alignment this one uses again."""
+        return self.path / "earlier-evidence"
+
+    @property
     def synthetic(self) -> Path:
         """The seed of synthetic rows (:mod:`vfl_node.execution.synthetic`), for jobs that use the alignment again."""
         return self.path / "synthetic"
@@ -157,7 +167,7 @@ class JobFolder(JobOutcome):
     def forget_alignment(self) -> None:
         """Remove what other jobs could use again, unless predictions need it."""
         if not self.keeps_predictor(self.path):
-            for path in (self._alignment, self.rows, self.split, self.synthetic):
+            for path in (self._alignment, self.rows, self.split, self.evidence, self.synthetic):
                 remove(path)
 
     @property
@@ -320,7 +330,7 @@ class JobFolder(JobOutcome):
         if self._predictor.exists():
             remaining |= {self._predictor, self.shown}
         if self._predictor.exists() or self.keeps_alignment:
-            remaining |= {self._alignment, self.rows, self.split, self.synthetic}
+            remaining |= {self._alignment, self.rows, self.split, self.evidence, self.synthetic}
         if (self.path / _EARLIER_PREDICTOR).exists():
             remaining |= {self.path / _EARLIER_PREDICTOR, self.path / "alignment.safetensors"}
         if self.trial.transcript:

@@ -88,6 +88,8 @@ def keep(
     # One that holds out no rows hands on how the job did whose alignment it has used again.
     if (split := (trained and trained.split) or session.attempt.split) and not folder.trial.keeps:
         write_checked(folder.split, split)
+    if (evidence := (trained and trained.evidence) or session.attempt.evidence) and not folder.trial.keeps:
+        write_checked(folder.evidence, evidence.to_json().encode())
     report = envelope.build(
         job=session.job,
         job_id=session.attempt.job_id,

@@ -16,12 +16,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from vfl_node.alignment.alignment import Alignment
+from vfl_node.data.evidence import KeptEvidence
 from vfl_node.data.marks import Marks
 from vfl_node.data.tables import Table, prune_levels
-from vfl_node.errors import PeerError, ProtocolError, StateError
+from vfl_node.errors import PeerError, ProtocolError, StateError, UsageError
 from vfl_node.execution.folder import JobFolder
 from vfl_node.job import Job, JobId
 from vfl_node.job.names import AUTO
@@ -30,7 +32,7 @@ from vfl_node.session.memory import Memory, mark_secret
 from vfl_node.session.session import Session
 from vfl_node.transport.generated.vfl.v1 import alignment_pb2
 
-REUSE = "E_REUSE_ALIGN"
+REUSE, EVIDENCE = "E_REUSE_ALIGN", "E_EVIDENCE"
 
 _AGREED = "reused"
 
@@ -88,6 +90,56 @@ def read_split(folder: JobFolder, job_id: JobId) -> bytes | None:
     return None
 
 
+def read_evidence(folder: JobFolder, job_id: JobId) -> KeptEvidence | None:
+    """The weights of evidence that belong to the alignment of job ``job_id``, as :func:`read_split` finds the seed.
+
+    Returns:
+        None if neither that job nor one whose alignment it used has counted any.
+
+    Raises:
+        StateError: they are damaged, or of another version (``E_STATE_CORRUPT``, ``E_STATE_VERSION``).
+    """
+    path = folder.evidence if folder.path.name == job_id else folder.earlier_evidence
+    with suppress(FileNotFoundError):
+        return KeptEvidence.from_json(read_checked(path, hint="leave align.reuse out").decode())
+    return None
+
+
+def evidence_absence_error(job_id: JobId | None) -> StateError:
+    """No weights of evidence belong to the alignment of this job; None: to none that all parties have kept."""
+    alignment = f"the alignment of job {job_id}" if job_id else "an alignment of these records that all parties have kept"
+    return StateError(
+        f"no weights of evidence are kept here that belong to {alignment}",
+        code=EVIDENCE,
+        hint="run a job with statistics of the same parties, tables and align first, then this one with align.reuse: auto, or "
+        "the id of that job; or say train.transform: none",
+        for_peer="it has no weights of evidence (train.transform: woe) that belong to the alignment to be used again",
+    )
+
+
+def check_evidence(session: Session, folder: JobFolder) -> None:
+    """Refuse a training by weights of evidence that are not there, or for which labels of rows to be held out were counted.
+
+    Raises:
+        StateError: there are none (``E_EVIDENCE``).
+        UsageError: they know labels of rows that would be measured on (``E_EVIDENCE``).
+    """
+    job, kept = session.job, session.attempt.evidence
+    if job.train is None or not job.train.reads_evidence:
+        return
+    if kept is None:
+        raise evidence_absence_error(reused_job(job, folder.path))
+    fraction = job.evaluate.test_fraction
+    if not kept.spares(fraction, session.attempt.split):
+        raise UsageError(
+            f"job {kept.columns.job} counted labels of records that this one would hold out (evaluate.test_fraction is "
+            f"{fraction:g} here and was {kept.held_out:g} there): this model would be measured on labels that it knows",
+            code=EVIDENCE,
+            hint=f"say evaluate.test_fraction: {kept.held_out:g} or less; or run statistics again that hold out as much",
+            for_peer="evaluate.test_fraction is more than where weights of evidence were counted",
+        )
+
+
 def reused_job(job: Job, path: Path) -> JobId | None:
     """The earlier job whose alignment ``job`` uses, whose folder is at ``path``; None: none, or with ``auto`` not yet.
 
@@ -108,10 +160,25 @@ def _keep_agreed(path: Path, job_id: JobId) -> None:
     write_checked(path / _AGREED, job_id.encode())
 
 
-def recall_records(table: Table, folder: JobFolder, job_id: JobId, memory: Memory) -> tuple[Table, bytes | None]:
-    """The records of an earlier job, and the seed by which it held out rows. Raises StateError as :func:`select_aligned`."""
+@dataclass(frozen=True, eq=False)
+class Recalled:
+    """What a party has kept of an earlier job whose alignment is used again.
+
+    Attributes:
+        table: its records, as they are now.
+        split: as :func:`read_split`.
+        evidence: as :func:`read_evidence`.
+    """
+
+    table: Table
+    split: bytes | None
+    evidence: KeptEvidence | None
+
+
+def recall_records(table: Table, folder: JobFolder, job_id: JobId, memory: Memory) -> Recalled:
+    """What is kept of an earlier job. Raises StateError as :func:`select_aligned`, and :func:`read_evidence`."""
     source = source_folder(folder, job_id)
-    return select_aligned(table, source, memory), read_split(source, job_id)
+    return Recalled(select_aligned(table, source, memory), read_split(source, job_id), read_evidence(source, job_id))
 
 
 def source_folder(folder: JobFolder, job_id: JobId) -> JobFolder:
@@ -126,6 +193,8 @@ def copy_records(earlier: JobFolder, folder: JobFolder) -> None:
         write_checked(folder.synthetic, read_checked(earlier.synthetic))
     if split := read_split(earlier, earlier.path.name):
         write_checked(folder.earlier_split, split)
+    if evidence := read_evidence(earlier, earlier.path.name):
+        write_checked(folder.earlier_evidence, evidence.to_json().encode())
 
 
 def copy_model(job: Job, folder: JobFolder) -> Path | None:
@@ -160,8 +229,8 @@ async def agree_reuse(session: Session, folder: JobFolder, table: Table, kept: S
         StateError: this party has it no more (``E_REUSE_ALIGN``, ``E_STATE_CORRUPT``).
 
     Leaks: to the active party of which earlier jobs on the same terms this one has kept the alignment, if its records have not
-        changed since; to a passive one which of these all have. By the marks of an alignment each sees, too, whether records
-        have changed.
+        changed since; for a training by weights of evidence, of which of these it has kept such weights. To a passive one which
+        of these all have. By the marks of an alignment each sees, too, whether records have changed.
     """
     before = _read_agreed(folder.path)
     if before:
@@ -192,8 +261,12 @@ async def agree_reuse(session: Session, folder: JobFolder, table: Table, kept: S
 
 
 def _list_equal(session: Session, folder: JobFolder, table: Table, kept: Sequence[JobId]) -> dict[bytes, JobId]:
-    """Those of the earlier jobs that had exactly the records of ``table``: the digest of each alignment → the job."""
+    """Those of the earlier jobs that had exactly the records of ``table``: the digest of each alignment → the job.
+
+    For a training by weights of evidence those alone that have some.
+    """
     offered: dict[bytes, JobId] = {}
+    by_evidence = session.job.train is not None and session.job.train.reads_evidence
     if not kept:
         return offered
     now = Marks.from_table(table, mark_secret(session.memory))
@@ -201,7 +274,8 @@ def _list_equal(session: Session, folder: JobFolder, table: Table, kept: Sequenc
         with suppress(StateError, FileNotFoundError):  # what is gone or damaged here is aligned anew
             source = earlier_folder(folder, job_id)
             then = Marks.from_bytes(read_checked(source.rows))
-            if len(then) == len(now) and (then.find_in(now) >= 0).all():
+            equal = len(then) == len(now) and (then.find_in(now) >= 0).all()
+            if equal and (read_evidence(source, job_id) or not by_evidence):
                 offered[_load(session, source, job_id)[1]] = job_id
     return offered
 

@@ -148,7 +148,7 @@ def set_up(
         DataError, PolicyError: as :func:`vfl_node.execution.inputs.select_records`.
         StateError: as :func:`vfl_node.execution.reuse.select_aligned`.
     """
-    inputs, split, start, limits = None, None, None, settings.limits_for(job)
+    inputs, split, evidence, start, limits = None, None, None, None, settings.limits_for(job)
     if job.needs_torch:
         load_torch(settings.threads)
     if table is not None:
@@ -156,7 +156,8 @@ def set_up(
         if not job.predict:
             memory = join_memories([memories[name] for name in job.parties.others(settings.name)])
             if reuse := reused_job(job, folder.path):
-                part, split = recall_records(table, folder, reuse, memory)
+                recalled = recall_records(table, folder, reuse, memory)
+                part, split, evidence = recalled.table, recalled.split, recalled.evidence
                 start = copy_model(job, folder)
             else:
                 part = select_records(table, job.align, memory, limits, settings.name)
@@ -170,7 +171,14 @@ def set_up(
         peers=channels,
         randomness=randomness,
         attempt=Attempt(
-            number=attempt, job_id=job_id, folder=folder.path, pins=folder, split=split, start=start, cached=folder.cached
+            number=attempt,
+            job_id=job_id,
+            folder=folder.path,
+            pins=folder,
+            split=split,
+            evidence=evidence,
+            start=start,
+            cached=folder.cached,
         ),
         memories=memories,
         progress=_TracedProgress(progress, trace),

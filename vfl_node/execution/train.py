@@ -21,6 +21,7 @@ from vfl_node.execution.inputs import check_named_columns
 from vfl_node.execution.joint import estimate_joint
 from vfl_node.execution.keep import NO_HALVES, keep, traffic_of
 from vfl_node.execution.outcome import JobOutcome
+from vfl_node.execution.reuse import check_evidence
 from vfl_node.execution.run import ALIGNED, KEPT, Run, agree_point
 from vfl_node.execution.sweep import SweepTrials, trial_name
 from vfl_node.gdp import Exposure
@@ -81,6 +82,7 @@ def _prepare(run: Run) -> Trainer | None:
     session, train = run.session, run.session.job.train
     if train is None:
         return None
+    check_evidence(session, run.folder)
     trainer = trainer_of(train)
     if session.job.serve:
         predictor_of(train)  # refuses a job whose model could be kept but not used for predictions

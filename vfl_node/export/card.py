@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from vfl_node.data.bins import Cuts, Sorts
 from vfl_node.data.levels import Levels
 from vfl_node.data.quantile_levels import QuantileLevels
 from vfl_node.data.transforms import Quantile, SignedLog, Unscaled
@@ -21,6 +22,7 @@ HOLDS: Mapping[str, str] = {
     "weights": "the weights of this party's half",
     "quantiles": "quantiles of its columns of numbers, which are cells of its table",
     "levels": "levels of its categories, which are cells of its table",
+    "evidence": "weights of evidence: how labels of shared records lie in the bins of its columns",
     "means": "means and deviations of its columns",
     "classes": "the names of the classes",
 }
@@ -34,7 +36,7 @@ LIMITS = (
 )
 """What a reader must know of any exported half."""
 
-_HAVE_CELLS = (Quantile, QuantileLevels, SignedLog)
+_HAVE_CELLS = (Cuts, Quantile, QuantileLevels, SignedLog)
 """How numbers are encoded by some of the cells: the unit of a logarithm is the size of one."""
 
 _FIGURES = ("metrics", "local_metrics", "gains")
@@ -125,8 +127,10 @@ def held(half: OwnHalf) -> list[str]:
     ways = [getattr(each, "transform", each) for each in half.encodings]
     found = {
         "weights": True,
+        "evidence": any(isinstance(way, Cuts | Sorts) for way in ways),
         "quantiles": any(isinstance(way, _HAVE_CELLS) or (isinstance(way, Unscaled) and way.start) for way in ways),
-        "levels": bool(half.about.counted) or any(isinstance(way, Levels) and way.part is None for way in ways),
+        "levels": bool(half.about.counted)
+        or any(isinstance(way, Sorts) or (isinstance(way, Levels) and way.part is None) for way in ways),
         "means": any(getattr(way, "method", None) in ("standard", "log", "unit") for way in ways),
         "classes": bool(half.about.classes),
     }

@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vfl_node.data import transforms
-from vfl_node.data.dates import date_column
+from vfl_node.data.bins import Cuts, Sorts
+from vfl_node.data.dates import DAY_S, date_column
 from vfl_node.data.design import LinearScale, TransformedNumbers
 from vfl_node.data.features import Scale
 from vfl_node.data.identifiers import Identifiers
@@ -41,11 +42,12 @@ def make_probes(encodings: Iterable[object]) -> Table:
         if isinstance(encoding, ListLevels):
             raise export_error(f"column {encoding.name!r} holds lists, which are not exported", "train without it")
         name, part = str(getattr(encoding, "name")), getattr(encoding, "part")  # noqa: B009 - of every kind of encoding
-        if isinstance(encoding, Levels) and part is None:
+        dated = bool(part) or (isinstance(encoding, Cuts) and encoding.holds == "date")
+        if isinstance(encoding, Sorts) or (isinstance(encoding, Levels) and part is None):
             levels[name] = [*encoding.levels[:MOST_LEVELS], UNSEEN]
             continue
-        numbers.setdefault(name, list(_DAYS if part else EXTREME)).extend(_marks(encoding))
-        dates |= {name} if part else set()
+        numbers.setdefault(name, list(_DAYS if dated else EXTREME)).extend(_marks(encoding))
+        dates |= {name} if dated else set()
     count = max([LEAST, *map(len, numbers.values()), *(len(each) + 1 for each in levels.values())])
     columns: dict[str, Column] = {}
     for shift, (name, values) in enumerate(numbers.items()):
@@ -64,6 +66,9 @@ def _marks(encoding: object) -> NDArray[np.float64]:
         return encoding.centre + encoding.unit * np.linspace(-12, 12, 41)
     if isinstance(encoding, QuantileLevels):
         return np.array(encoding.edges)
+    if isinstance(encoding, Cuts):
+        cuts = np.array(encoding.cuts) / (DAY_S if encoding.holds == "date" else 1)
+        return np.concatenate([cuts, np.nextafter(cuts, np.inf), cuts - 1, cuts + 1])
     transform = encoding.transform if isinstance(encoding, Scale | TransformedNumbers) else None
     if isinstance(transform, transforms.Quantile):
         knots = np.array(transform.knots)

@@ -17,8 +17,11 @@ import math
 from collections.abc import Sequence
 
 from vfl_node.data import transforms
+from vfl_node.data.bins import Sorts
 from vfl_node.data.design import CENTRED, RESOLUTION, Categories, LinearEncoder, LinearScale, MissingCells, TransformedNumbers
+from vfl_node.data.evidence import EvidenceColumns, WeighedColumn
 from vfl_node.data.quantile_levels import QuantileLevels
+from vfl_node.errors import UsageError
 from vfl_node.halves.graph import export_error
 
 TABLE = "records"
@@ -44,13 +47,19 @@ class Statement:
         """The columns of a design; their names."""
         return self.bend([(encoding, ()) for encoding in encoder.columns])
 
+    def weigh(self, evidence: EvidenceColumns | None) -> None:
+        """Put weights of evidence in place of columns, if there are some. Raises UsageError of dates (``E_EXPORT``)."""
+        if evidence:
+            cells = (f"{_weights(each)} AS {quote(each.name)}" for each in evidence.columns)
+            self.step([*self.ids, *cells])
+
     def bend(self, encodings: Sequence[tuple[Reader, tuple[int, ...]]]) -> list[str]:
         """Each design column of encodings, of the codes that are given or else of its own."""
         raw: dict[str, str] = {}
         bent: list[str] = []
         for place, (encoding, codes) in enumerate(encodings):
             if encoding.part:
-                raise export_error(f"column {encoding.name!r} holds dates, which have no SQL", "export the half as ONNX")
+                raise _dates_error(encoding.name)
             name, column = f"c{place}", quote(encoding.name)
             if isinstance(encoding, Categories):
                 raw[name] = _codes(column, encoding)
@@ -126,6 +135,24 @@ def _intervals(column: str, encoding: QuantileLevels) -> str:
     last = len(encoding.edges)
     cases = " ".join(f"WHEN {column} < {number(edge)} THEN {code.get(k, -1)}" for k, edge in enumerate(encoding.edges))
     return f"CASE WHEN {_missing(column)} THEN -1 {cases} ELSE {code.get(last, -1)} END"
+
+
+def _weights(read: WeighedColumn) -> str:
+    column, (*weights, last, missing) = quote(read.name), map(number, read.weights)
+    if isinstance(read.bins, Sorts):
+        cases = " ".join(f"WHEN {_text(level)} THEN {weight}" for level, weight in zip(read.bins.levels, weights, strict=True))
+        found = f"CASE {column} {cases} ELSE {last} END" if cases else last
+        return f"CASE WHEN {column} IS NULL OR {column} = '' THEN {missing} ELSE {found} END"
+    if read.bins.holds == "date":
+        raise _dates_error(read.name)
+    cases = " ".join(
+        f"WHEN {column} <= {number(cut)} THEN {weight}" for cut, weight in zip(read.bins.cuts, weights, strict=True)
+    )
+    return f"CASE WHEN {_missing(column)} THEN {missing} {cases} ELSE {last} END"
+
+
+def _dates_error(name: str) -> UsageError:
+    return export_error(f"column {name!r} holds dates, which have no SQL", "export the half as ONNX")
 
 
 def _scaled(column: str, encoding: LinearScale | TransformedNumbers) -> str:

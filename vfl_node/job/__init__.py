@@ -26,7 +26,7 @@ from vfl_node.job.names import JobId, Name, Purpose
 from vfl_node.job.parties import Parties
 from vfl_node.job.prediction import Predict, Serve
 from vfl_node.job.sweep import Sweep
-from vfl_node.job.training import ALWAYS, DEFAULT_TRAINER, TRAINERS, Measure, TrainerConfig, expand_short
+from vfl_node.job.training import ALWAYS, DEFAULT_TRAINER, TRAINERS, Measure, TrainerConfig, check_evidence, expand_short
 from vfl_node.roles import Task
 
 
@@ -128,6 +128,7 @@ class Job(Frozen):
             where = " and ".join((*training, *aligning))
             raise ValueError(f"parties.coordinator takes part in {where} only; leave it out")
         if self.train:
+            check_evidence(self.train, self.align)
             self.train.check(self)
             self.evaluate.check_task(self.train.task, self.train.classes)
             if "passive" in spec.intersection_hidden_from and self.evaluate.share_with_passive:

@@ -48,5 +48,8 @@ LinearScaling = Literal["standard", "unit", "quantile", "log", "auto", "none"]
 LEVELS = 8
 """Levels by quantiles, at most, that a number gets beside it where a job says ``columns: bins``."""
 
+ColumnTransform = Literal["none", "woe"]
+"""Whether each party replaces its columns by weights of evidence of an earlier job."""
+
 ScalingMethod = Literal["standard", "unit", "quantile", "log", "none"]
 """What was done to a column."""

@@ -195,6 +195,11 @@ class TrainerConfig(Frozen):
         """Whether a coordinator takes part."""
         return False
 
+    @property
+    def reads_evidence(self) -> bool:
+        """Whether columns are replaced by weights of evidence of an earlier job (``statistics``)."""
+        return False
+
     def opens(self, evaluate: Evaluate, shared: int | None = None) -> Exposure:
         """What it reveals at its end, as amounts that can be added up over several jobs. Not the same as ``traits.opens``.
 
@@ -222,6 +227,11 @@ class TrainerConfig(Frozen):
         Raises:
             ValueError: the reason, with the keys to change.
         """
+        if self.reads_evidence:
+            raise ValueError(
+                "export: with train.transform: woe a half tells how labels lie in bins of its owner's columns, and is not "
+                "handed over: leave export out; each owner may export its own (vfl-node export)"
+            )
         if not self.parts.exported:
             able = [name for name, config in TRAINERS.usable() if config.parts.exported]
             raise ValueError(
@@ -256,6 +266,23 @@ class TrainerConfig(Frozen):
     def learns_unaligned_by(self) -> str:
         """The method by which it learns from rows outside of the alignment, under its name in ``unaligned`` of a policy."""
         return "none"
+
+
+def check_evidence(train: TrainerConfig, align: Align) -> None:
+    """Refuse weights of evidence without an earlier job that can have counted them.
+
+    Raises:
+        ValueError: the reason, with the keys to change.
+    """
+    if not train.reads_evidence:
+        return
+    if not align.reuse:
+        raise ValueError(
+            "train.transform: woe takes weights of evidence that an earlier job with statistics has counted: say align.reuse: "
+            "auto, or the id of that job"
+        )
+    if train.task != "classification" or train.classes != 2 or train.label_holder != "active":
+        raise ValueError("train.transform: woe is for two classes, and for labels of the active party: statistics count these")
 
 
 REPORT_KEYS = frozenset(

@@ -42,7 +42,7 @@ from vfl_node.version import VERSION
 LAST = "backup.json"
 """File in the state folder that says when the last backup was written."""
 
-_OF_MODELS = ("serving", "alignment", "shown", "rows", "split", "columns", "synthetic")
+_OF_MODELS = ("serving", "alignment", "shown", "rows", "split", "evidence", "columns", "synthetic")
 """What predictions and later comparisons of tables need, in the folder of a job beside its artefacts."""
 
 

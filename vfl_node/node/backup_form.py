@@ -46,7 +46,7 @@ _EXPECTED = re.compile(
     rf"|tables/(?:index\.json|{_PARTY}(?:~\d{{1,9}})?\.(?:marks|ever))|schedules/(?:index\.json|{_PARTY}\.marks)"
     rf"|relayed/{_PARTY}|peers/{_PARTY}\.(?:yaml|crt|card)"
     rf"|partners/(?:own\.secret|{_PARTY}/[a-z0-9](?:[a-z0-9-]|\.(?!tmp)){{0,99}})"
-    r"|jobs/[a-z0-9][a-z0-9-]{0,62}/(?:serving|alignment|shown|rows|split|columns|synthetic"
+    r"|jobs/[a-z0-9][a-z0-9-]{0,62}/(?:serving|alignment|shown|rows|split|evidence|columns|synthetic"
     r"|artefacts/[A-Za-z0-9][A-Za-z0-9_-]{0,67}(?:\.[a-z0-9]{1,12})?)"
 )
 

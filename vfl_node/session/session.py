@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vfl_node.crypto.randomness import Randomness
+from vfl_node.data.evidence import KeptEvidence
 from vfl_node.engines.contract import Engine, Inline
 from vfl_node.job import Job
 from vfl_node.process.machine import free_bytes
@@ -45,6 +46,7 @@ class Attempt:
         split: the seed by which the job held out rows whose alignment is used again; None: rows are held out anew.
         synthetic: the seed of synthetic rows, the same in every training over one alignment; None: each training draws its own.
         cached: folder for what outlives the job, and can be had again (lists of tags); None: the job's own.
+        evidence: what an earlier job over the alignment that is used again has counted; None: none has.
         start: the model of an earlier job, as :func:`vfl_node.models.storage.load` reads it, from which training goes on.
     """
 
@@ -53,6 +55,7 @@ class Attempt:
     job_id: str = ""
     pins: Pins = field(default_factory=MemoryPins)
     split: bytes | None = None
+    evidence: KeptEvidence | None = None
     start: Path | None = None
     synthetic: bytes | None = None
     cached: Path | None = None

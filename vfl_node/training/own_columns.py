@@ -14,9 +14,11 @@ from numpy.typing import NDArray
 
 from vfl_node.data import transforms
 from vfl_node.data.design import MOST_AS_IT_IS, Categories, Encoding, LinearEncoder
-from vfl_node.data.encoded import ColumnEncoding
+from vfl_node.data.encoded import ColumnEncoding, EncodedColumn, encoded_columns
+from vfl_node.data.evidence import EvidenceColumns
 from vfl_node.data.tables import DateColumn, NumericColumn, Table
 from vfl_node.job.names import LinearScaling
+from vfl_node.session.session import Session
 
 MOST_NAMED = 5
 
@@ -59,11 +61,25 @@ def make_robust(table: Table, scaling: LinearScaling) -> Table:
     return replace(table, columns=columns)
 
 
+def find_evidence(session: Session) -> EvidenceColumns | None:
+    """The weights of evidence that replace this party's columns; None: its job reads these as they are."""
+    kept = session.attempt.evidence
+    return kept.columns if kept and session.job.train and session.job.train.reads_evidence else None
+
+
 def select_used(encoder: LinearEncoder, used: NDArray[np.bool_]) -> tuple[Encoding, ...]:
     """The encoder's columns of which any part enters a model that reads the columns ``used``, bool[d], of the design."""
     widths = [len(column.coded) if isinstance(column, Categories) else 1 for column in encoder.columns]
     parts = np.split(used, np.cumsum(widths)[:-1]) if widths else []
     return tuple(column for column, part in zip(encoder.columns, parts, strict=True) if part.any())
+
+
+def describe_used(encoder: LinearEncoder, used: NDArray[np.bool_], table: Table) -> tuple[EncodedColumn, ...]:
+    """What is made of each column of a ``table`` in a model that reads the columns ``used`` of the design."""
+    read = select_used(encoder, used)
+    if encoder.evidence:
+        return encoder.evidence.choose([each.name for each in read]).encoded(table)
+    return encoded_columns(table, read)
 
 
 def scaling_warnings(names: Sequence[str], encodings: Iterable[ColumnEncoding]) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from vfl_node.alignment.alignment import Alignment
 from vfl_node.configuration.registry import load
 from vfl_node.data.encoded import EncodedColumn
+from vfl_node.data.evidence import KeptEvidence
 from vfl_node.data.tables import Table
 from vfl_node.job.training import TrainerConfig
 from vfl_node.ledger import Disclosure
@@ -144,6 +145,7 @@ class Trained:
         validated: int64[v], shared positions set apart for validation in it, ascending.
         trials: of a sweep, in their order.
         split: the seed by which rows were held out, for jobs over the same alignment; empty: they hold out others.
+        evidence: weights of evidence of this party's own columns, for jobs over the same alignment; None: it has counted none.
     """
 
     epochs: tuple[Epoch, ...]
@@ -164,6 +166,7 @@ class Trained:
     validated: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     trials: tuple[SweepTrial, ...] = ()
     split: bytes = field(default=b"", repr=False)
+    evidence: KeptEvidence | None = field(default=None, repr=False)
 
     def head(self, classes: Sequence[str]) -> dict[str, str]:
         """What belongs to ``weights``, as texts; ``classes``: their names, at the party that has labels."""

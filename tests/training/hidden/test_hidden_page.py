@@ -28,7 +28,7 @@ PAGES = ("guides/train-hidden.md", "reference/hidden-training.md", "explanations
 PAGE = "\n".join(
     (ROOT / "docs" / page).read_text(encoding="utf-8") for page in (*PAGES, "explanations/training/hidden-coordinator.md")
 )
-JOB, POLICY = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
+JOB, LOOK, SCORECARD, POLICY = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
 SHOWN = {"algorithm": "", "layers": "[]", "weight_decay": "0", "dealer_audit": "0"} | dict.fromkeys(
     ("shared_fraction", "target_range", "epochs", "batch_size", "learning_rate", "momentum"), "null"
 )
@@ -49,6 +49,16 @@ def trained(said: str) -> Hidden:
     job = parse(text, Job, source="docs/guides/train-hidden.md")
     assert isinstance(job.train, Hidden)
     return job.train
+
+
+def test_the_jobs_of_a_scorecard_are_valid() -> None:
+    """And the second one may use the alignment of the first."""
+    look, scorecard = (parse(text, Job, source="docs/guides/train-hidden.md") for text in (LOOK, SCORECARD))
+    assert look.train is not None
+    assert (look.train.algorithm, look.align.protocol) == ("statistics", scorecard.align.protocol)
+    assert isinstance(scorecard.train, Hidden)
+    assert scorecard.train.reads_evidence
+    assert look.parties == scorecard.parties
 
 
 def test_its_job_is_valid() -> None:

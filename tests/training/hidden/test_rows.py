@@ -276,7 +276,7 @@ def test_what_is_stored_reads_back_and_damage_is_noticed() -> None:
         assert caught.value.code == "E_STATE_CORRUPT", text[:200]
 
 
-@pytest.mark.parametrize("version", [0, 3])
+@pytest.mark.parametrize("version", [0, 4])
 def test_another_version_is_refused(version: int) -> None:
     document = json.loads(encoder(usual(50)).to_json())
     with pytest.raises(StateError) as caught:

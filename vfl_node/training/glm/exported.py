@@ -12,6 +12,7 @@ from vfl_node.data.design import LinearEncoder
 from vfl_node.data.tables import Table
 from vfl_node.halves.columns import RawColumns
 from vfl_node.halves.design import design
+from vfl_node.halves.evidence import weigh_columns
 from vfl_node.halves.graph import Graph
 from vfl_node.halves.half import About, Floats
 from vfl_node.halves.statement import Statement
@@ -39,12 +40,14 @@ class RegressionHalf(SummedHalf):
     @property
     @override
     def encodings(self) -> tuple[object, ...]:
-        return self._encoder.columns
+        evidence = self._encoder.evidence
+        return tuple(each.bins for each in evidence.columns) if evidence else self._encoder.columns
 
     @override
     def write_columns(self, graph: Graph, raw: RawColumns) -> str | None:
-        return design(graph, raw, self._encoder)
+        return design(graph, weigh_columns(graph, raw, self._encoder.evidence), self._encoder)
 
     @override
     def write_cells(self, statement: Statement) -> list[str]:
+        statement.weigh(self._encoder.evidence)
         return statement.design(self._encoder)

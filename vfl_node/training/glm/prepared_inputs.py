@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.design import Design, LinearEncoder
+from vfl_node.data.evidence import weigh
 from vfl_node.data.tables import LabelColumn
 from vfl_node.errors import DataError
 from vfl_node.session.session import Session
@@ -18,7 +19,7 @@ from vfl_node.training.glm.config import GeneralisedLinear
 from vfl_node.training.glm.scales import SCORE_RANGE
 from vfl_node.training.glm.side import Floats, Positions, Side, find_varied
 from vfl_node.training.glm.table_use import no_column
-from vfl_node.training.own_columns import find_squeezed, scaling_warnings
+from vfl_node.training.own_columns import find_evidence, find_squeezed, scaling_warnings
 from vfl_node.training.targets import TargetScale
 from vfl_node.training.trainer import TrainingData
 
@@ -74,7 +75,7 @@ def prepare(session: Session, data: TrainingData, training: Positions, randomnes
         )
     train, active = GeneralisedLinear.section_of(session.job), session.role == "active"
     labelled = session.role == train.label_holder
-    encoder = LinearEncoder.fit(data.table, train.scaling)
+    encoder = LinearEncoder.fit(data.table, train.scaling, find_evidence(session))
     design = encoder.transform(data.table)
     rows = data.alignment.rows
     own = training[rows[training] >= 0]
@@ -90,7 +91,8 @@ def prepare(session: Session, data: TrainingData, training: Positions, randomnes
     labels, scale = _labels(data, train, own) if labelled else (None, None)
     targets = None if labels is None else _targets(labels, data, train)
     weights = _row_weights(data, train, own) if labelled else None
-    warnings = scaling_warnings(find_squeezed(data.table, train.scaling), encoder.columns)
+    squeezed = find_squeezed(weigh(data.table, encoder.evidence), train.scaling)
+    warnings = scaling_warnings(squeezed, encoder.columns)
     return PreparedInputs(encoder, design, side, targets, labels, scale, used, dropped, warnings, weights)
 
 

@@ -31,7 +31,6 @@ from torch import Tensor
 from vfl_node.crypto.paillier import keys
 from vfl_node.crypto.paillier.encryption import Encryptor
 from vfl_node.crypto.paillier.keys import PrivateKey, PublicKey
-from vfl_node.data.encoded import encoded_columns
 from vfl_node.metrics.classes import compute
 from vfl_node.process import failpoints
 from vfl_node.progress import Advanced, EpochTrained, PhaseBegan, ResultDoubted
@@ -57,7 +56,7 @@ from vfl_node.training.glm.scales import Scales
 from vfl_node.training.glm.section import GlmSection
 from vfl_node.training.glm.side import Positions
 from vfl_node.training.glm.strong_labels import ActiveWithoutLabels, PassiveWithLabels
-from vfl_node.training.own_columns import select_used
+from vfl_node.training.own_columns import describe_used
 from vfl_node.training.schedule import Schedule, toss_schedule
 from vfl_node.training.sharing import receive_figures, send_figures
 from vfl_node.training.summary import Summary, summarise
@@ -278,7 +277,7 @@ class _Regression:
             weights={**own.side.model(), **_unit(own)},
             encoder=own.encoder.to_json(),
             servable=Servable(StoredBatches.from_schedule(self._schedule).to_json(), self._shown),
-            columns=encoded_columns(self._data.table, select_used(own.encoder, own.used)),
+            columns=describe_used(own.encoder, own.used, self._data.table),
             results=results,
             held_out=self._testing if evaluate.test_fraction else np.empty(0, dtype=np.int64),
         )

@@ -14,16 +14,23 @@ from vfl_node.training.table_use import TableUse
 
 
 class GlmTableUse(TableUse[GeneralisedLinear]):
-    """Numbers must suit ``train.scaling`` (``E_OVERFLOW``), and the passive party needs a column that varies."""
+    """Numbers must suit ``train.scaling`` (``E_OVERFLOW``), and the passive party needs a column that varies.
+
+    Of weights of evidence it says nothing before a job has them.
+    """
 
     @override
     def check(self, role: DataRole, table: Table) -> None:
+        if self.train.reads_evidence:
+            return
         if not LinearEncoder.fit(table, self.train.scaling).columns and role == "passive":
             raise no_column()
 
     @override
     def columns(self, table: Table) -> tuple[EncodedColumn, ...]:
         """As the base; ``train.least_rows`` of the shared rows may leave more of them out."""
+        if self.train.reads_evidence:
+            return ()
         return encoded_columns(table, LinearEncoder.fit(table, self.train.scaling).columns)
 
 

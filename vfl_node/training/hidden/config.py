@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from typing_extensions import override
 
 from vfl_node.gdp import MOST_EPSILON
-from vfl_node.job.names import LinearScaling
+from vfl_node.job.names import ColumnTransform, LinearScaling
 from vfl_node.job.training import ALWAYS, TrainerParts, TrainingJob, Traits
 from vfl_node.settings.limits import UnboundedModel
 from vfl_node.training.shares import spending
@@ -64,6 +64,11 @@ class Hidden(SharesConfig):
     columns: Literal["plain", "bins"] = Field(
         default="plain",
         description="bins: each owner adds to each number eight levels by its quantiles, so that a regression follows curves",
+    )
+    transform: ColumnTransform = Field(
+        default="none",
+        description="woe: each party replaces each column by the weights of evidence of its bins, which an earlier job with "
+        "statistics has counted over the alignment that is used again (align.reuse)",
     )
     layers: tuple[Annotated[int, Field(ge=1, le=4096)], ...] = Field(
         default=(),
@@ -120,6 +125,11 @@ class Hidden(SharesConfig):
 
     @property
     @override
+    def reads_evidence(self) -> bool:
+        return self.transform == "woe"
+
+    @property
+    @override
     def model_epsilon(self) -> float | None:
         return self.epsilon
 
@@ -162,6 +172,10 @@ class Hidden(SharesConfig):
             raise ValueError("target_range is for task: regression: two numbers, [low, high], the second one larger")
         if self.epsilon is not None:
             self._check_bound()
+        if self.transform == "woe" and self.columns == "bins":
+            raise ValueError(
+                "columns: bins cuts numbers into levels, which transform: woe has done before: leave one of them out"
+            )
         if self.layers and self.loss == "taylor":
             raise ValueError(
                 "loss: taylor is good for small scores alone, which hidden layers do not keep small: say loss: exact"

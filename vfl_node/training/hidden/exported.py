@@ -17,6 +17,7 @@ from vfl_node.data.design import LinearScale, TransformedNumbers
 from vfl_node.data.tables import Table
 from vfl_node.halves.columns import RawColumns
 from vfl_node.halves.design import mark_codes, scale_to_steps
+from vfl_node.halves.evidence import weigh_columns
 from vfl_node.halves.graph import Graph, export_error
 from vfl_node.halves.half import About, Floats
 from vfl_node.halves.statement import Statement, clip_text, number, round_text
@@ -64,14 +65,16 @@ class HiddenHalf(SummedHalf):
     @property
     @override
     def encodings(self) -> tuple[object, ...]:
-        return self._encoder.encodings
+        evidence = self._encoder.evidence
+        return tuple(each.bins for each in evidence.columns) if evidence else self._encoder.encodings
 
     @override
     def write_columns(self, graph: Graph, raw: RawColumns) -> str | None:
-        return _rows(graph, raw, self._encoder)
+        return _rows(graph, weigh_columns(graph, raw, self._encoder.evidence), self._encoder)
 
     @override
     def write_cells(self, statement: Statement) -> list[str]:
+        statement.weigh(self._encoder.evidence)
         return _cells(statement, self._encoder)
 
     @override

@@ -1,7 +1,9 @@
 """Which columns of a party's table take part: by raw values alone, and in each job with a partner the same ones.
 
 The other parties see how many columns enter. So that number must not follow the values of one record, and no job may ask for it
-in other words: it depends on the table and on its owner's ``least_rows``, and on no key of a job but ``train.columns``.
+in other words: it depends on the table and on its owner's ``least_rows``, and on no key of a job but ``train.columns``. Of
+weights of evidence as many enter as were counted (:func:`all_numbers`).
+
 What a table has when a training with a partner first reads a column is written down, and stays: what becomes rare later, or is
 gone, is a column of zeros, and what becomes frequent later has none.
 
@@ -33,6 +35,9 @@ from vfl_node.session.memory import Memory
 
 MOST_OF_ONE = 0.2
 """The most that one record may have of a column's sum of squares. One that has more moves the weight almost alone."""
+
+BY_EVIDENCE = "{table}, by weights of evidence"
+"""What a table is called whose columns are replaced by these; no name of settings has a space."""
 
 CUT = 3.0
 """Standardised numbers are cut off there."""
@@ -194,6 +199,15 @@ def _keep_features(memory: Memory, name: str, new: Mapping[str, Sequence[Feature
             data = memory.keep(place, json.dumps(unknown).encode())
         known |= {column: tuple(Feature(*fields) for fields in features) for column, features in json.loads(data).items()}
     raise AssertionError
+
+
+def all_numbers(table: Table) -> dict[str, tuple[Feature, ...]]:
+    """What enters of a table of weights of evidence: each column, whatever its weights are.
+
+    How many were counted is known from the job that counted them. One whose weights are all alike or rare is a column of zeros:
+    weights follow labels, and so this number must not follow them.
+    """
+    return {name: (Feature(name, None, "number"),) for name in table.columns}
 
 
 def late_features(found: FoundFeatures, features: Sequence[Feature]) -> Iterator[Feature]:

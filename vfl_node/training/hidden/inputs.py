@@ -9,6 +9,7 @@ import numpy as np
 
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.shares.ring import FRACTION, WEIGHT_FRACTION, encode
+from vfl_node.data.evidence import weigh
 from vfl_node.data.tables import LabelColumn
 from vfl_node.errors import DataError
 from vfl_node.session.session import Session
@@ -89,10 +90,14 @@ def prepare(session: Session, data: TrainingData, training: Positions, testing: 
             hint="use more records, or a smaller evaluate.test_fraction",
         )
     whole, least = data.whole or data.table, session.policy.limits.least_rows
-    found = frequent.find(whole, least)
-    begins = active or any(found.entering.values())  # else there is nothing that should stay as it is
-    memories = [session.memories[name] for name in session.others]
-    features = frequent.write_down(memories, data.name, found.entering if begins else {})
+    evidence, name = own_columns.find_evidence(session), data.name
+    read = weigh(whole, evidence)
+    found = frequent.find(read, least)
+    entering = found.entering if active or any(found.entering.values()) else {}  # else there is nothing that should stay
+    if evidence:
+        name, entering = frequent.BY_EVIDENCE.format(table=name), frequent.all_numbers(read)
+    memories = [session.memories[other] for other in session.others]
+    features = frequent.write_down(memories, name, entering)
     if not (active or features):
         raise DataError(
             "this party's table has no column to train on",
@@ -100,7 +105,7 @@ def prepare(session: Session, data: TrainingData, training: Positions, testing: 
             hint="add columns that vary, or declare ignored ones in data.columns; least_rows leaves out rare ones",
         )
     bins, bounded = train.columns == "bins", train.epsilon is not None
-    fitted = RowEncoder.fit(whole, features, found, train.scaling, bins=bins, bounded=bounded)
+    fitted = RowEncoder.fit(whole, features, found, train.scaling, bins=bins, bounded=bounded, evidence=evidence)
     values = fitted.transform(data.table, intercept=active)
     rows = data.alignment.rows
     mine = rows >= 0
@@ -111,7 +116,7 @@ def prepare(session: Session, data: TrainingData, training: Positions, testing: 
     if labels is not None:
         targets[mine] = encode(labels[rows[mine]], 2 * FRACTION)
     scaled = {encoding.name for encoding in fitted.encodings if encoding.method}
-    squeezed = [name for name in own_columns.find_squeezed(whole, train.scaling) if name in scaled]
+    squeezed = [name for name in own_columns.find_squeezed(read, train.scaling) if name in scaled]
     late = tuple(frequent.late_features(found, features))
     warnings = (
         *own_columns.scaling_warnings(squeezed, fitted.encodings),

@@ -17,7 +17,8 @@ def declare(job: Job) -> Iterator[Declaration]:
     for name in parties.data:
         others = " and ".join(parties.others(name))
         yield Declaration(name, "masked values", f"from {others} uniform numbers, which tell nothing")
-        yield Declaration(name, "features", f"how many columns each of {others} has")
+        counted = ", each of weights of evidence of an earlier job" if train.reads_evidence else ""
+        yield Declaration(name, "features", f"how many columns each of {others} has{counted}")
         if train.reveal == "owners":
             layers = ", and all layers behind the first" if name == parties.active and train.layers else ""
             yield Declaration(name, "weights", f"the weights of its own columns after training{layers}, {bound}")

@@ -35,7 +35,8 @@ from vfl_node.data.design import (
     MissingCells,
     TransformedNumbers,
 )
-from vfl_node.data.encoded import column_for, kinds_of
+from vfl_node.data.encoded import EncodedColumn, column_for, encoded_columns, kinds_of
+from vfl_node.data.evidence import EvidenceColumns, weigh
 from vfl_node.data.quantile_levels import QuantileLevels
 from vfl_node.data.stored import StoredEncoder, notations_of, rows_read
 from vfl_node.data.tables import CategoricalColumn, Table
@@ -80,15 +81,17 @@ class RowEncoder(StoredEncoder):
             zeros.
         weight: of a number, before rows are divided.
         length: by which rows are divided; None: they have no bound.
+        evidence: weights that replace the columns of the table before these are read; None: they are read as they are.
     """
 
-    version: ClassVar[int] = 2
-    steps: ClassVar[versions.Steps] = {1: dict}  # which had no columns of rows
+    version: ClassVar[int] = 3
+    steps: ClassVar[versions.Steps] = {1: dict, 2: dict}  # which had no columns of rows, no weights of evidence
 
     columns: tuple[Placed, ...]
     means: tuple[Finite, ...]
     weight: Positive
     length: Positive | None
+    evidence: EvidenceColumns | None = None
 
     @model_validator(mode="after")
     def _check_places(self) -> RowEncoder:
@@ -114,7 +117,7 @@ class RowEncoder(StoredEncoder):
     @property
     def kinds(self) -> dict[str, Kind]:
         """Column → kind, for the columns that are read."""
-        return kinds_of(self.encodings)
+        return self.evidence.kinds if self.evidence else kinds_of(self.encodings)
 
     @classmethod
     def fit(
@@ -126,28 +129,36 @@ class RowEncoder(StoredEncoder):
         *,
         bins: bool,
         bounded: bool,
+        evidence: EvidenceColumns | None = None,
     ) -> RowEncoder:
         """Learn from all rows of ``table``, at least one.
 
         Args:
             table: the whole one.
             features: the columns, in their order; those that the table has not are zeros.
-            found: what it has.
+            found: what it has; with ``evidence`` what its weights have.
             scaling: of numbers, as the job says.
             bins: whether numbers have intervals beside them.
             bounded: whether rows are bounded.
+            evidence: weights that replace its columns; those that do not enter are left out of what is kept.
+
+        Raises:
+            DataError: ``evidence`` reads a column that the table has not (``E_COLUMN``).
 
         Cost: .5 s for 150,000 rows of 100 numbers on one core, and 8·n·d bytes.
         """
         features = [feature for feature in features if bins or feature.kind != "bin"]
+        notations, rows_of_records = notations_of(table), rows_read(table)
+        table = weigh(table, evidence)
         columns = _encodings(table, features, found, scaling)
         rows = cls(
             columns=columns,
             means=(0.0,) * len(features),
             weight=0.5 if bins else 1.0,
             length=None,
-            notations=notations_of(table),
-            rows=rows_read(table),
+            evidence=evidence and evidence.choose([placed.encoding.name for placed in columns]),
+            notations=notations,
+            rows=rows_of_records,
         )
         if not bounded:
             return rows
@@ -171,11 +182,15 @@ class RowEncoder(StoredEncoder):
         """
         whole = np.empty((len(table), self.width + intercept))
         whole[:, self.width :] = self.intercept
-        values = self._fill(table, whole[:, : self.width])
+        values = self._fill(weigh(table, self.evidence), whole[:, : self.width])
         if self.length is not None:
             values *= np.ldexp(1 / np.maximum(_lengths(values), self.length), FRACTION)[:, None]
             np.ldexp(np.trunc(values, out=values), -FRACTION, out=values)
         return whole
+
+    def encoded(self, table: Table) -> tuple[EncodedColumn, ...]:
+        """What is made of each column of a table."""
+        return self.evidence.encoded(table) if self.evidence else encoded_columns(table, self.encodings)
 
     def _fill(self, table: Table, values: Floats) -> Floats:
         """``values``, [n, d], with the rows before they are divided."""

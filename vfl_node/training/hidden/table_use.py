@@ -13,10 +13,12 @@ from vfl_node.training.table_use import TableUse
 
 
 class HiddenTableUse(TableUse[Hidden]):
-    """Columns as a linear model reads them."""
+    """Columns as a linear model reads them. Of weights of evidence it says nothing before a job has them."""
 
     @override
     def columns(self, table: Table) -> tuple[EncodedColumn, ...]:
         """As the base; ``least_rows`` of a node's policy may leave more of them out."""
+        if self.train.reads_evidence:
+            return ()
         scaling = self.train.scaling
         return encoded_columns(table, LinearEncoder.fit(make_robust(table, scaling), scaling).columns)

@@ -62,7 +62,7 @@ class HiddenProgram(Program[HiddenPlan]):
     @override
     def plan(self, said: DealingTerms) -> HiddenPlan:
         job, train = self.job, self._train
-        schedule = Schedule(said.schedule, said.rows, train.seed)
+        schedule = Schedule(said.schedule, said.rows, train.seed, said.split or None)
         training, testing = schedule.split(0, job.evaluate.test_fraction)
         return HiddenPlan(
             form=Form(tuple(said.widths), train.layers, train.outputs, train.form_loss),

@@ -20,7 +20,6 @@ from torch import Tensor
 
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.shares.audit import Coins
-from vfl_node.data.encoded import encoded_columns
 from vfl_node.metrics.numbers import PredictedNumbers
 from vfl_node.process import failpoints
 from vfl_node.progress import ResultDoubted
@@ -94,7 +93,7 @@ class _Training:
         session, train = self._session, self._train
         seed = await toss(session, session.randomness.derive("toss"))
         coins = await audit.toss_coins(session)
-        schedule = Schedule(seed, len(self._data.alignment), train.seed)
+        schedule = Schedule(seed, len(self._data.alignment), train.seed, session.attempt.split)
         training, testing = schedule.split(0, session.job.evaluate.test_fraction)
         inputs = prepare(session, self._data, training, testing)
         context = await self._agree(inputs, schedule, coins)
@@ -204,9 +203,10 @@ class _Training:
             warnings=doubts,
             weights=self._weights(inputs, outcome),
             encoder=inputs.rows.to_json(),
-            columns=encoded_columns(data.table, inputs.rows.encodings),
+            columns=inputs.rows.encoded(data.table),
             results=results if self._place else self._compare_with_own(results, plan, inputs),
             held_out=held_out,
+            split=plan.schedule.split_seed if len(held_out) else b"",
         )
 
     def _weights(self, inputs: Inputs, outcome: HiddenOutcome) -> dict[str, Tensor]:

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
+from typing_extensions import override
 
+from vfl_node.job.names import ColumnTransform
 from vfl_node.training.class_weight import ClassWeight, check_class_weight
 from vfl_node.training.glm.config import GeneralisedLinear
 
@@ -22,7 +24,17 @@ class Logistic(GeneralisedLinear):
     algorithm: Literal["logistic"]
     classes: int = Field(default=2, ge=2, le=64, description="labels are 0 to classes - 1; above 2, one model for each class")
     loss: Literal["exact", "taylor"] = Field(default="exact", description="logistic loss, or its second-order polynomial at 0")
+    transform: ColumnTransform = Field(
+        default="none",
+        description="woe: each party replaces each column by the weights of evidence of its bins, which an earlier job with "
+        "statistics has counted over the alignment that is used again (align.reuse)",
+    )
     class_weight: ClassWeight = None
+
+    @property
+    @override
+    def reads_evidence(self) -> bool:
+        return self.transform == "woe"
 
     @property
     def objective(self) -> str:

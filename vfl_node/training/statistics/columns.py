@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
 
 from vfl_node.configuration import versions
 from vfl_node.data import transforms
+from vfl_node.data.bins import Bins, Cuts, Sorts
 from vfl_node.data.encoded import EncodedColumn
+from vfl_node.data.evidence import EvidenceColumns, WeighedColumn
 from vfl_node.data.stored import StoredEncoder, notations_of, rows_read
 from vfl_node.data.tables import CategoricalColumn, Table, values_of
 from vfl_node.settings.declared import Kind
-from vfl_node.training.shares.binned import BinnedColumns, Cuts, Sorts
+from vfl_node.training.shares.binned import BinnedColumns
 from vfl_node.training.shares.candidates import Candidates
 
 
@@ -32,7 +33,7 @@ class CountedColumns(StoredEncoder):
     steps: ClassVar[versions.Steps] = {}
 
     bins: int
-    columns: tuple[Annotated[Cuts | Sorts, Field(discriminator="kind")], ...]
+    columns: tuple[Bins, ...]
 
     @property
     def encodings(self) -> tuple[Cuts | Sorts, ...]:
@@ -92,6 +93,20 @@ class CountedColumns(StoredEncoder):
         """The bins of a column in words; those that it cannot have are empty."""
         *present, missing = self.columns[column].describe_bins()
         return (*present, *[""] * (self.bins - len(present)), missing)
+
+    def weigh(self, job_id: str, weights: NDArray[np.float64]) -> EvidenceColumns:
+        """What replaces these columns in a later training.
+
+        Args:
+            job_id: of the job that has counted.
+            weights: of evidence, float64[C, bins + 1], of each bin.
+        """
+        columns = []
+        for read, own in zip(self.columns, weights.tolist(), strict=True):
+            *present, missing = own
+            bins = read.model_copy(update={"left": ()})  # no weight is about ways to split
+            columns.append(WeighedColumn(bins=bins, weights=(*present[: read.count - 1], missing)))
+        return EvidenceColumns(job=job_id, columns=tuple(columns))
 
     @property
     def _binned(self) -> BinnedColumns:

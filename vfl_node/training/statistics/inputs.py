@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from vfl_node.data.bins import Cuts
 from vfl_node.data.tables import Table
 from vfl_node.errors import DataError
 from vfl_node.session.session import Session
-from vfl_node.training.shares.binned import Cuts
 from vfl_node.training.statistics.columns import CountedColumns
 from vfl_node.training.statistics.computation import LABEL_BITS, StatisticsOwn
 from vfl_node.training.statistics.config import Statistics

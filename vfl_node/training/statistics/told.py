@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import chi2
 
-from vfl_node.training.shares.binned import Cuts
+from vfl_node.data.bins import Cuts
 from vfl_node.training.statistics.columns import CountedColumns
 from vfl_node.training.statistics.computation import StatisticsOutcome
 from vfl_node.training.statistics.figures import (

@@ -18,6 +18,7 @@ import torch
 from numpy.typing import NDArray
 from typing_extensions import override
 
+from vfl_node.data.evidence import KeptEvidence
 from vfl_node.errors import PolicyError, ProtocolError, UsageError
 from vfl_node.metrics.classes import auc
 from vfl_node.process import failpoints
@@ -177,6 +178,8 @@ def _result(
     schedule: Schedule,
 ) -> Trained:
     """What this party has."""
+    fraction, split = session.job.evaluate.test_fraction, schedule.split_seed
+    evidence = inputs.columns.weigh(session.attempt.job_id, told.evidence)
     job, testing = session.job, plan.groups[1] if len(plan.groups) > 1 else np.empty(0, np.int64)
     least = max(plan.least_rows, session.policy.limits.least_rows)
     doubts = own_columns.drop_warnings(list(inputs.dropped), NOT_COUNTED.format(least=least))
@@ -215,7 +218,8 @@ def _result(
         encoder=inputs.columns.to_json(),
         columns=inputs.columns.encoded(data.table),
         held_out=testing,
-        split=schedule.split_seed if len(testing) else b"",
+        split=split if len(testing) else b"",
+        evidence=KeptEvidence.from_counted(evidence, fraction, split),
     )
 
 

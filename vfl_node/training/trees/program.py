@@ -62,7 +62,7 @@ class TreesProgram(Program[TreesTraining]):
     @override
     def plan(self, said: DealingTerms) -> TreesTraining:
         job, train = self.job, self._train
-        schedule = Schedule(said.schedule, said.rows, train.seed)
+        schedule = Schedule(said.schedule, said.rows, train.seed, said.split or None)
         training, testing = schedule.split(0, job.evaluate.test_fraction)
         return TreesTraining(
             plan=self.shapes(said.rows, said.widths),

@@ -104,7 +104,7 @@ class _TreesAttempt:
     async def train(self, resume: str | None, traffic: Sequence[Traffic]) -> Trained:
         session, rows = self._session, len(self._data.alignment)
         seed = await toss(session, session.randomness.derive("toss"))
-        schedule = Schedule(seed, rows, self._train.seed)
+        schedule = Schedule(seed, rows, self._train.seed, session.attempt.split)
         training, testing = schedule.split(0, session.job.evaluate.test_fraction)
         inputs = prepare(session, self._data, training, testing)
         salt = session.randomness.derive("mark of inputs").bytes(agreement.DIGEST_BYTES)
@@ -129,7 +129,8 @@ class _TreesAttempt:
         failpoints.reach("evaluate")
         section = self._section(plan, inputs, outcome, met)
         result = self._result(plan, inputs, outcome, section, len(testing))
-        return replace(result, epochs=tuple(steps.done), servable=servable)
+        split = schedule.split_seed if session.job.evaluate.test_fraction else b""
+        return replace(result, epochs=tuple(steps.done), servable=servable, split=split)
 
     @staticmethod
     def _shares(inputs: TreeInputs, outcome: TreesOutcome) -> tuple[Ring, ...]:
