@@ -73,6 +73,8 @@ JOBS = {
     ),
     "hidden-psu": f"{HIDDEN}, reveal: owners}}",
     "trees-psu": f"{TREES}}}",
+    "statistics": "statistics: {bins: 4, correlations: true}",
+    "statistics-exact": "statistics: {bins: 4, epsilon: null, worth: true}",
     "trees-squares": f"{INTERSECTION}{TREES}, task: regression, reveal: none, leaves: none, metrics_by: none}}",
     "hidden-layers": f"{INTERSECTION}{HIDDEN}, epsilon: null, batch_size: 50, layers: [3], classes: 3}}",
 }
@@ -91,7 +93,7 @@ Line = list[Any]
 def recorded_job(text: str, folder: Path, seed: str = "golden") -> list[Line]:
     hub = (
         ", coordinator: hub"
-        if any(word in text for word in ("flow: coordinator", "algorithm: hidden", "algorithm: trees"))
+        if any(word in text for word in ("flow: coordinator", "algorithm: hidden", "algorithm: trees", "statistics"))
         else ""
     )
     job = parse(f"name: golden\nparties: {{active: clinic, passive: lab{hub}}}\n{text}\n", Job, source="job")
@@ -192,7 +194,7 @@ def check(name: str, found: list[Line], request: pytest.FixtureRequest, *, exact
 
 @pytest.mark.parametrize("name", JOBS)
 def test_a_job_sends_what_it_sent(name: str, request: pytest.FixtureRequest, computes_alike: Set[str], tmp_path: Path) -> None:
-    exact = name in computes_alike or name.startswith(("align", "hidden", "trees"))
+    exact = name in computes_alike or name.startswith(("align", "hidden", "trees", "statistics"))
     check(name, recorded_job(JOBS[name], tmp_path), request, exact=exact)
 
 

@@ -27,6 +27,9 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
+DIGITS = 6
+"""What is kept of a figure: last bits of logarithms depend on the processor."""
+
 _HALF = 0.5
 _MARGIN = 3.0  # deviations of the noise that a bin must have at least
 
@@ -79,7 +82,7 @@ def find_evidence(pooled: Pooled) -> Floats:
     if not len(pooled.counts):
         return np.zeros(len(pooled.place))
     logs = np.log(pooled.counts + _HALF) - np.log(pooled.counts.sum(axis=0))
-    return np.append(logs[:, 1] - logs[:, 0], 0.0)[pooled.place]
+    return np.round(np.append(logs[:, 1] - logs[:, 0], 0.0)[pooled.place], DIGITS)
 
 
 def diverge(first: Floats, second: Floats, variance: Floats) -> tuple[float, float]:
