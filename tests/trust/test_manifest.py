@@ -157,7 +157,7 @@ FURTHER = (
 
 
 def needs_hub(text: str) -> bool:
-    return any(word in text for word in ("flow: coordinator", "algorithm: hidden", "algorithm: trees", "linkage"))
+    return any(word in text for word in ("flow: coordinator", "algorithm: hidden", "algorithm: trees", "statistics", "linkage"))
 
 
 def run(job: Job, folder: Path) -> dict[str, Mapping[str, Any]]:

@@ -12,6 +12,7 @@ from vfl_node.data.bins import Cuts
 from vfl_node.training.statistics.columns import CountedColumns
 from vfl_node.training.statistics.computation import StatisticsOutcome
 from vfl_node.training.statistics.figures import (
+    DIGITS,
     Pooled,
     diverge,
     find_evidence,
@@ -132,9 +133,8 @@ def tell_columns(columns: CountedColumns, data: TrainingData, opened: Floats, de
         evidence.append(find_evidence(pooled))
     described = tuple((each.name, columns.describe(number)) for number, each in enumerate(columns.columns))
     zeros, ones = fitted[0, 0].sum(axis=0).tolist()
-    return ToldColumns(
-        np.array(figures), np.array(shared), np.array(evidence), fitted[0], described=described, records=(zeros, ones)
-    )
+    found = np.round(figures, DIGITS), np.round(shared, DIGITS), np.array(evidence)
+    return ToldColumns(*found, fitted[0], described=described, records=(zeros, ones))
 
 
 def tell_exact(
