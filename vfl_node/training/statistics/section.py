@@ -207,9 +207,9 @@ class StatisticsSection(TrainerSection):
             tuple(
                 (
                     each.shown,
-                    _with_noise(each.iv, each.iv_noise),
+                    _show_with_noise(each.iv, each.iv_noise),
                     "too few records" if each.iv is None else grade(each.iv, STRENGTHS),
-                    _with_noise(each.ks, each.ks_noise),
+                    _show_with_noise(each.ks, each.ks_noise),
                     "" if each.chi2 is None else f"{each.chi2:.1f}",
                     _shift(each.stability),
                     _shift(each.shared),
@@ -226,7 +226,7 @@ def grade(value: float, grades: tuple[tuple[float, str], ...]) -> str:
     return next(word for least, word in grades if value >= least)
 
 
-def _with_noise(value: float | None, noise: float | None) -> str:
+def _show_with_noise(value: float | None, noise: float | None) -> str:
     return "" if value is None else f"{value:.3f}" if noise is None else f"{value:.3f} ± {2 * noise:.3f}"
 
 
