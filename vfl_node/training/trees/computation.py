@@ -35,6 +35,7 @@ from vfl_node.training.shares.measuring import SCORE_FRACTION as TALLIED_FRACTIO
 from vfl_node.training.shares.metric_noise import MetricNoise
 from vfl_node.training.trees.candidates import Candidates
 from vfl_node.training.trees.gradients import find_pairs
+from vfl_node.training.trees.noised import draw_splits, grow_noised_tree
 from vfl_node.training.trees.plan import PLACE_BITS, SCORE_FRACTION, TreesPlan
 from vfl_node.training.trees.tree import Tree, grow_tree
 
@@ -54,6 +55,7 @@ class TreesTraining:
         told: whether passive parties get the metrics, too.
         reveals: whether splits are opened to their owners.
         leaves: whether leaves are opened to the active party.
+        splits: of which splits are drawn, where leaves have noise.
     """
 
     plan: TreesPlan
@@ -64,6 +66,7 @@ class TreesTraining:
     told: bool = False
     reveals: bool = True
     leaves: bool = True
+    splits: bytes = bytes(32)
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,7 +148,13 @@ async def compute(
     for number in range(first, plan.trees):
         machine.begin(f"tree {number}")
         pairs = await find_pairs(machine, plan, scores, targets, counted)
-        tree, scores = await grow_tree(machine, plan, cells, pairs, scores)
+        if plan.deviation is None:
+            tree, scores = await grow_tree(machine, plan, cells, pairs, scores)
+        else:
+            flags = draw_splits(
+                training.splits, number, plan, place, [of.shape[1] for of in own.candidates.left] if own else []
+            )
+            tree, scores = await grow_noised_tree(machine, plan, cells, pairs, scores, flags)
         scores = Shared(scores.part & np.uint64((1 << PLACE_BITS) - 1), SCORE_FRACTION)
         trees.append(tree)
         await after(number, Grown(scores.part, tuple(trees)))

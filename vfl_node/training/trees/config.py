@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 from typing_extensions import override
 
-from vfl_node.gdp import Exposure
+from vfl_node.gdp import MOST_EPSILON, Exposure
 from vfl_node.job.evaluate import Evaluate
 from vfl_node.job.training import ALWAYS, TrainerParts, Traits
 from vfl_node.settings.limits import UnboundedModel
@@ -18,6 +19,9 @@ MOST_ROWS = (1 << 22) * 100 // 101
 """Rows over which sums of gradients keep 8 fractional bits, of numbers 5."""
 
 MOST_CANDIDATES = (1 << 13) - 1
+
+USUAL_WITH_NOISE = {"trees": 200, "depth": 3}
+"""What a job with ``epsilon`` takes where it does not say it."""
 
 
 class Trees(SharesConfig):
@@ -48,8 +52,20 @@ class Trees(SharesConfig):
 
     algorithm: Literal["trees"]
     classes: Literal[2] = 2
-    trees: int = Field(default=50, ge=1, le=1000, description="how many are added up")
-    depth: int = Field(default=5, ge=1, le=8, description="levels of splits of a tree, which has 2^depth leaves")
+    epsilon: float | None = Field(
+        default=None,
+        gt=0,
+        le=MOST_EPSILON,
+        allow_inf_nan=False,
+        description="ε of the model, with a δ of 10⁻⁶: how well all that is opened tells whether one record is shared, or its "
+        "label. Splits are drawn, and leaves have noise. null: no noise and no bound, where each owner allows it",
+    )
+    trees: int = Field(
+        default=50, ge=1, le=1000, description="how many are added up; with epsilon 200 if the job does not say it"
+    )
+    depth: int = Field(
+        default=5, ge=1, le=8, description="levels of splits of a tree, which has 2^depth leaves; with epsilon 3"
+    )
     bins: int = Field(default=16, ge=2, le=64, description="intervals that each party cuts a column of numbers into, at most")
     learning_rate: float = Field(
         default=0.1, ge=0.001, le=1, allow_inf_nan=False, description="what the values of a tree's leaves are multiplied by"
@@ -74,27 +90,40 @@ class Trees(SharesConfig):
     seed: int = Field(default=0, ge=0, lt=2**63, description="salts which rows are held out, nothing else")
 
     @property
+    @override
     def model_epsilon(self) -> float | None:
-        """None: trees have no noise."""
-        return None
+        return self.epsilon
 
     @property
     @override
     def unbounded(self) -> UnboundedModel | None:
-        return "boosted-trees"
+        return "boosted-trees" if self.epsilon is None else None
 
     @override
     def opens(self, evaluate: Evaluate, shared: int | None = None) -> Exposure:
         opens = super().opens(evaluate, shared)
-        return replace(opens, anew=opens.anew or self.leaves == "active")  # leaves are others each time
+        leaves = self.epsilon is None and self.leaves == "active"
+        return replace(opens, anew=opens.anew or leaves)  # leaves are others each time
 
     @property
     def loss(self) -> Literal["log", "squares"]:
         """What is descended."""
         return "log" if self.task == "classification" else "squares"
 
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_usual(cls, given: Any) -> Any:
+        """With noise many small trees are better than a few large ones."""
+        noised = isinstance(given, Mapping) and given.get("epsilon") is not None
+        return {**USUAL_WITH_NOISE, **given} if noised else given
+
     @model_validator(mode="after")
     def _fits(self) -> Trees:
         if self.target_range is not None and (self.task != "regression" or not self.target_range[0] < self.target_range[1]):
             raise ValueError("target_range is for task: regression: two numbers, [low, high], the second one larger")
+        if self.epsilon is not None and self.task == "regression":
+            raise ValueError(
+                "epsilon of trees is for task: classification, whose gradients are bounded: leave it out, where each party's "
+                "owner allows that (unbounded_models); or say algorithm: hidden with columns: bins"
+            )
         return self

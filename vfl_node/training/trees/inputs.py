@@ -88,6 +88,8 @@ def _targets(data: TrainingData, train: Trees) -> tuple[np.ndarray, TargetScale 
     if labels is None or whole is None:
         raise DataError("the table has no label column", code="E_NO_LABEL", hint="set data.label")
     if train.task == "classification":
+        if train.epsilon is not None:  # the share of labels would tell them: leaves learn it
+            return np.asarray(labels, np.float64), None, 0.0
         share = float(np.clip(np.mean(whole), 1e-4, 1 - 1e-4))
         return np.asarray(labels, np.float64), None, float(np.clip(math.log(share / (1 - share)), -MOST_BEGIN, MOST_BEGIN))
     scale = TargetScale.from_range(*train.target_range) if train.target_range else TargetScale.fit(whole)

@@ -12,13 +12,14 @@ from vfl_node.crypto.shares.machine import Dealer
 from vfl_node.crypto.shares.sines import SIGMOID
 from vfl_node.ledger import Disclosure
 from vfl_node.training.schedule import Schedule
-from vfl_node.training.shares.metric_noise import MetricNoise
+from vfl_node.training.shares.metric_noise import MetricNoise, is_union
 from vfl_node.training.shares.program import After, Program
 from vfl_node.training.trees import memory
 from vfl_node.training.trees.computation import Grown, TreesTraining, compute
 from vfl_node.training.trees.config import MOST_CANDIDATES, MOST_ROWS, Trees
 from vfl_node.training.trees.disclosures import learns
 from vfl_node.training.trees.gradients import TERMS
+from vfl_node.training.trees.noised import OF_HESSIANS, deviation
 from vfl_node.training.trees.plan import TreesPlan
 from vfl_node.training.trees.section import TreesSection
 from vfl_node.transport.generated.vfl.v1.shares_pb2 import DealingTerms, ShareContext
@@ -40,27 +41,32 @@ class TreesProgram(Program[TreesTraining]):
         series = SIGMOID[TERMS]
         fractions = plan.gradient_fraction, plan.hessian_fraction, plan.gain_fraction
         constants = [fractions, plan.guess.thresholds, plan.guess.changes, INVERSE, series.coefficients, series.multiples]
-        return {"constants": [list(each) for each in constants]}
+        noise = [] if plan.deviation is None else [plan.deviation.hex(), OF_HESSIANS.hex()]
+        return {"constants": [list(each) for each in constants], **({"noise": noise} if noise else {})}
 
     def shapes(self, rows: int, widths: Sequence[int]) -> TreesPlan:
         """The shapes of a training over so many rows and candidates."""
-        train = self._train
+        train, noise = self._train, None
+        if train.epsilon is not None:
+            noise = deviation(train.epsilon, train.trees, worlds=2 if is_union(self.job.align.spec) else 1)
         return TreesPlan(
             rows=rows,
             widths=tuple(widths),
             trees=train.trees,
             depth=train.depth,
             rate=train.learning_rate,
-            l2=train.l2,
+            l2=max(train.l2, noise or 0.0),
             min_gain=train.min_gain,
             least_rows=train.least_rows,
             loss=train.loss,
+            deviation=noise,
         )
 
     @override
     def plan(self, said: DealingTerms) -> TreesTraining:
         job, train = self.job, self._train
-        training, testing = Schedule(said.schedule, said.rows, train.seed).split(0, job.evaluate.test_fraction)
+        schedule = Schedule(said.schedule, said.rows, train.seed)
+        training, testing = schedule.split(0, job.evaluate.test_fraction)
         return TreesTraining(
             plan=self.shapes(said.rows, said.widths),
             training=training,
@@ -70,6 +76,7 @@ class TreesProgram(Program[TreesTraining]):
             told=job.evaluate.share_with_passive,
             reveals=train.reveal == "owners",
             leaves=train.leaves == "active",
+            splits=schedule.derive("splits"),
         )
 
     def fits(self, said: DealingTerms) -> bool:

@@ -39,7 +39,7 @@ from vfl_node.training.shares.privacy import privacy_of
 from vfl_node.training.shares.results import measure, warnings
 from vfl_node.training.summary import Population, Summary
 from vfl_node.training.trainer import Coordination, Epoch, Trained, Trainer, TrainingData
-from vfl_node.training.trees.computation import Grown, TreesOutcome, TreesTraining, compute, first_scores
+from vfl_node.training.trees.computation import Grown, Positions, TreesOutcome, TreesTraining, compute, first_scores
 from vfl_node.training.trees.config import MOST_CANDIDATES, MOST_ROWS, Trees
 from vfl_node.training.trees.disclosures import learns
 from vfl_node.training.trees.inputs import TreeInputs, digest_of, prepare
@@ -151,7 +151,7 @@ class _TreesAttempt:
         servable = await make_servable(session, schedule, context.widths, inputs.scale, shares)
         failpoints.reach("evaluate")
         section = self._section(plan, inputs, outcome, wire, corrections)
-        return replace(self._result(plan, inputs, outcome, section, len(testing)), servable=servable)
+        return replace(self._result(plan, inputs, outcome, section, testing), servable=servable)
 
     async def _compute(
         self,
@@ -253,7 +253,7 @@ class _TreesAttempt:
         )
 
     def _result(
-        self, plan: TreesTraining, inputs: TreeInputs, outcome: TreesOutcome, section: TreesSection, tested: int
+        self, plan: TreesTraining, inputs: TreeInputs, outcome: TreesOutcome, section: TreesSection, testing: Positions
     ) -> Trained:
         session, data, shapes = self._session, self._data, plan.plan
         found = measure(session.job, outcome.tallies, inputs.scale, inputs.spread)
@@ -267,7 +267,7 @@ class _TreesAttempt:
         return Trained(
             epochs=tuple(self._epochs),
             steps=shapes.trees,
-            rows=(len(plan.training), tested),
+            rows=(len(plan.training), len(testing)),
             device="cpu",
             disclosures=learns(session.job, shapes.rows, shapes.widths, counted=count, number=data.number),
             section=section,
@@ -276,7 +276,7 @@ class _TreesAttempt:
             encoder=inputs.columns.to_json(),
             columns=inputs.columns.encoded(data.table),
             results=Summary(found.values, found.intervals, population=common),
-            held_out=plan.testing if session.job.evaluate.test_fraction else np.empty(0, np.int64),
+            held_out=testing if session.job.evaluate.test_fraction else np.empty(0, np.int64),
         )
 
 

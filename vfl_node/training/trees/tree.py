@@ -77,7 +77,7 @@ async def grow_tree(
         scores: [n].
     """
     (x,) = await machine.run(mask_apart(Shared(pairs.part[None], 0), machine.parties))
-    z, left = _everywhere(plan.rows), x
+    z, left = everywhere(plan.rows), x
     base, above, chosen = Shared(np.zeros((1, 1), np.uint64), VALUE_FRACTION), None, []
     for level in range(plan.depth):
         sums = await _sum_level(machine, plan, cells, left)
@@ -89,18 +89,15 @@ async def grow_tree(
         chosen.append(flags)
         if level + 1 < plan.depth:
             (shown,) = await machine.run(show_bits(ways))
-            x_left, z_left = await machine.run(_keep_left(shown, x), _keep_left(shown, z, PLACE_BITS))
+            x_left, z_left = await machine.run(keep_left(shown, x), keep_left(shown, z, PLACE_BITS))
             left, z_left = await machine.run(mask_apart(x_left, machine.parties), mask_value(z_left, PLACE_BITS))
-            x, z = _split_rows(machine, x, left), _split_rows(machine, z, z_left)
-    scaled = base[:, 0].times(-round(plan.rate * 2**_RATE_FRACTION), _RATE_FRACTION)
-    (leaves,) = await machine.run(truncate(scaled, scaled.fraction - SCORE_FRACTION))
-    if plan.loss == "log":
-        leaves = await _cap(machine, leaves, round(MOST_LEAF * 2**SCORE_FRACTION))
+            x, z = split_rows(machine, x, left), split_rows(machine, z, z_left)
+    leaves = await scale_leaves(machine, plan, base[:, 0])
     added = await add_leaves(machine, z, ways, leaves)
     return Tree(tuple(chosen), leaves), scores + added
 
 
-def _everywhere(rows: int) -> Opened:
+def everywhere(rows: int) -> Opened:
     """All rows are in the root, which is public."""
     nothing = np.zeros((1, rows), np.uint64)
     return Opened(nothing + _ONE, nothing, 0)
@@ -130,7 +127,7 @@ async def _route(
     ways = Bits(np.bitwise_xor.reduce([np.zeros(rows, np.uint64), *(each.part for each in picked)]))
     if count > 1:
         (shown,) = await machine.run(show_bits(ways))
-        (ways,) = await machine.run(_select_ways(shown, z))
+        (ways,) = await machine.run(select_ways(shown, z))
     values = splits.values
     of_left, of_right, of_node = await machine.run(
         product(opened[:, :width], values[:, :width], "numbers"),
@@ -142,7 +139,7 @@ async def _route(
     return flags, ways, Shared(np.stack([each.part for each in children], axis=1).reshape(-1, 1), base.fraction)
 
 
-def _select_ways(shown: ShownBits, z: Opened) -> Operation[Bits]:
+def select_ways(shown: ShownBits, z: Opened) -> Operation[Bits]:
     """⊕ of a bit of each node, where the row is in the node: bits [n] of [K, n] under masks, packed."""
     shape, words = z.mask.shape, words_of(z.mask.shape[1])
 
@@ -164,7 +161,7 @@ def _low_bits(numbers: Ring) -> np.ndarray:
     return numbers.astype(np.uint8) & np.uint8(1)
 
 
-def _keep_left(shown: ShownBits, value: Opened, bits: int = BITS) -> Operation[Shared]:
+def keep_left(shown: ShownBits, value: Opened, bits: int = BITS) -> Operation[Shared]:
     """A value of each node and row, times the row's bit: [K, n] of bits [n] under masks, without a message; modulo 2^bits.
 
     From the dealer: a number for each row, and one for each value.
@@ -185,20 +182,20 @@ def _keep_left(shown: ShownBits, value: Opened, bits: int = BITS) -> Operation[S
     return Operation(result, dealt={"ones": (rows,), "both": shape}, correlated=correlate, dealt_bits=bits)
 
 
-def _split_rows(machine: ShareMachine, whole: Opened, left: Opened) -> Opened:
+def split_rows(machine: ShareMachine, whole: Opened, left: Opened) -> Opened:
     """Left and right children in turns."""
-    each = tuple(_interleave(*pair) for pair in zip(whole.each, left.each, strict=True))
-    mask = _interleave(whole.mask, left.mask)
-    difference = np.zeros(mask.shape, np.uint64) if machine.place == DEALER else _interleave(whole.difference, left.difference)
+    each = tuple(interleave(*pair) for pair in zip(whole.each, left.each, strict=True))
+    mask = interleave(whole.mask, left.mask)
+    difference = np.zeros(mask.shape, np.uint64) if machine.place == DEALER else interleave(whole.difference, left.difference)
     return Opened(difference, mask, left.fraction, each)
 
 
 def _split_sums(whole: Sums, left: Sums) -> Sums:
     pairs = (whole.gradients, left.gradients), (whole.hessians, left.hessians)
-    return Sums(*(Shared(_interleave(one.part, other.part), one.fraction) for one, other in pairs))
+    return Sums(*(Shared(interleave(one.part, other.part), one.fraction) for one, other in pairs))
 
 
-def _interleave(whole: Ring, left: Ring) -> Ring:
+def interleave(whole: Ring, left: Ring) -> Ring:
     """What is left, and the rest, in turns."""
     made = np.empty((2 * len(left), left.shape[1]), np.uint64)
     made[::2] = left
@@ -209,7 +206,7 @@ def _interleave(whole: Ring, left: Ring) -> Ring:
 async def follow_trees(machine: ShareMachine, cells: Sequence[MaskedCells], trees: Sequence[Tree]) -> Shared:
     """The sum of the leaves in which rows end, [n] modulo 2^:data:`PLACE_BITS`; all trees at a time."""
     rows, width = cells[0].rows, sum(each.width for each in cells)
-    places = [_everywhere(rows)] * len(trees)
+    places = [everywhere(rows)] * len(trees)
     for level in range(len(trees[0].chosen)):
         count = 1 << level
         flags = [unpack_bits(tree.chosen[level].part, (count, width)) for tree in trees]
@@ -222,24 +219,33 @@ async def follow_trees(machine: ShareMachine, cells: Sequence[MaskedCells], tree
             first += each.width
         if level:
             shown = await machine.run(*map(show_bits, ways))
-            ways = await machine.run(*map(_select_ways, shown, places))
+            ways = await machine.run(*map(select_ways, shown, places))
         if level + 1 < len(trees[0].chosen):
             shown = await machine.run(*map(show_bits, ways))
-            kept = await machine.run(*(_keep_left(*pair, PLACE_BITS) for pair in zip(shown, places, strict=True)))
+            kept = await machine.run(*(keep_left(*pair, PLACE_BITS) for pair in zip(shown, places, strict=True)))
             left = await machine.run(*(mask_value(each, PLACE_BITS) for each in kept))
-            places = [_split_rows(machine, *pair) for pair in zip(places, left, strict=True)]
+            places = [split_rows(machine, *pair) for pair in zip(places, left, strict=True)]
     total = Shared(np.zeros(rows, np.uint64), SCORE_FRACTION)
     tables = await machine.run(*(mask_value(_leaf_table(tree.leaves)) for tree in trees))
     found = await machine.run(*map(product, tables, places))
     changes = await machine.run(*(mask_value(each[1:], PLACE_BITS) for each in found))
     shown = await machine.run(*map(show_bits, ways))
-    moved = await machine.run(*(_keep_left(*pair, PLACE_BITS) for pair in zip(shown, changes, strict=True)))
+    moved = await machine.run(*(keep_left(*pair, PLACE_BITS) for pair in zip(shown, changes, strict=True)))
     for one, other in zip(found, moved, strict=True):
         total = total + one[0] + other[0]
     return total
 
 
-async def _cap(machine: ShareMachine, value: Shared, most: int) -> Shared:
+async def scale_leaves(machine: ShareMachine, plan: TreesPlan, values: Shared) -> Shared:
+    """Leaves of their G/(H + λ), [2·K]: times −η, and those of classes cut."""
+    scaled = values.times(-round(plan.rate * 2**_RATE_FRACTION), _RATE_FRACTION)
+    (leaves,) = await machine.run(truncate(scaled, scaled.fraction - SCORE_FRACTION))
+    if plan.loss == "log":
+        leaves = await cap(machine, leaves, round(MOST_LEAF * 2**SCORE_FRACTION))
+    return leaves
+
+
+async def cap(machine: ShareMachine, value: Shared, most: int) -> Shared:
     """Numbers cut to at most ``most`` and at least its negative. Six rounds."""
     bound = Shared(np.full(value.shape, most if machine.place == 0 else 0, np.uint64), value.fraction)
     low = await larger(machine, value, bound.times(-1))
@@ -258,7 +264,7 @@ async def add_leaves(machine: ShareMachine, z: Opened, ways: Bits, leaves: Share
     (opened,) = await machine.run(mask_value(_leaf_table(leaves)))
     (found,) = await machine.run(product(opened, z))
     change, shown = await machine.run(mask_value(found[1:], PLACE_BITS), show_bits(ways))
-    (moved,) = await machine.run(_keep_left(shown, change, PLACE_BITS))
+    (moved,) = await machine.run(keep_left(shown, change, PLACE_BITS))
     return found[0] + moved[0]
 
 
