@@ -35,7 +35,7 @@ from vfl_node.training.shares.measuring import SCORE_FRACTION as TALLIED_FRACTIO
 from vfl_node.training.shares.metric_noise import MetricNoise
 from vfl_node.training.trees.candidates import Candidates
 from vfl_node.training.trees.gradients import find_pairs
-from vfl_node.training.trees.noised import draw_splits, grow_noised_tree
+from vfl_node.training.trees.noised import draw_splits, grow_noised_tree, no_splits
 from vfl_node.training.trees.plan import PLACE_BITS, SCORE_FRACTION, TreesPlan
 from vfl_node.training.trees.tree import Tree, grow_tree
 
@@ -151,9 +151,9 @@ async def compute(
         if plan.deviation is None:
             tree, scores = await grow_tree(machine, plan, cells, pairs, scores)
         else:
-            flags = draw_splits(
-                training.splits, number, plan, place, [of.shape[1] for of in own.candidates.left] if own else []
-            )
+            flags = no_splits(plan)
+            if own:
+                flags = draw_splits(training.splits, number, plan, place, [of.shape[1] for of in own.candidates.left])
             tree, scores = await grow_noised_tree(machine, plan, cells, pairs, scores, flags)
         scores = Shared(scores.part & np.uint64((1 << PLACE_BITS) - 1), SCORE_FRACTION)
         trees.append(tree)

@@ -70,7 +70,8 @@ class TreesTrainingPlan(SharesPlan[Trees]):
 
 def _count(train: Trees, widths: tuple[int, ...], rows: int, tested: int, told: bool) -> tuple[int, int, int, int]:
     """Rounds, bytes of the active party, of all passive ones and of the dealer."""
-    what = train.depth, train.bins, widths, told, train.reveal == "owners", train.leaves == "active", train.loss
+    opened = train.reveal == "owners", train.leaves == "active"
+    what = train.depth, train.bins, widths, told, *opened, train.loss, train.epsilon is not None
     base = _run(*what, rows=_ROWS, trees=1, tested=0)
     of_row = [(two - one) / _ROWS for one, two in zip(base, _run(*what, rows=2 * _ROWS, trees=1, tested=0), strict=True)]
     more = _run(*what, rows=_ROWS, trees=2, tested=0)
@@ -106,6 +107,7 @@ def _run(
     reveals: bool,
     leaves: bool,
     loss: str,
+    noised: bool,
     *,
     rows: int,
     trees: int,
@@ -123,7 +125,7 @@ def _run(
 
     kind = "log" if loss == "log" else "squares"
     plan = TreesTraining(
-        plan=TreesPlan(rows, widths, trees, depth, 0.5, 1.0, 0.01, 1, kind),  # type: ignore[arg-type]
+        plan=TreesPlan(rows, widths, trees, depth, 0.5, 1.0, 0.01, 1, kind, 1.0 if noised else None),  # type: ignore[arg-type]
         training=np.arange(rows),
         testing=np.arange(tested),
         metric_noise=MetricNoise(1.0, numbers=loss == "squares"),

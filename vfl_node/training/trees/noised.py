@@ -12,8 +12,8 @@ One record more or less moves (G, 2·H) by √(g² + 4h²). That is at most 1.00
 where h is large g is small, over a whole period. A label moves g by 1, and h not at all. :data:`MARGIN` covers this and
 rounding. Later trees see a record only through leaves that have noise. So all trees together are μ-private (Dong, Roth and Su
 2019, corollary 3.3), whatever of splits and leaves is opened. ``worlds`` is 2 where one record comes in and another goes
-out, as in :mod:`vfl_node.training.hidden.bound`, and what is not covered stands there, too. All rows begin with the score 0: the
-share of labels would tell of labels, so leaves learn it.
+out, as in :mod:`vfl_node.training.hidden.bound`, and what is not covered stands there, too. All rows begin with the score 0:
+the share of labels would tell of labels, so leaves learn it.
 
 λ is σ at least. So noise moves a leaf by about η at most, however few rows it has.
 
@@ -70,6 +70,11 @@ def deviation(epsilon: float, trees: int, worlds: int) -> float:
     return worlds * MARGIN * math.sqrt(trees) / mu_of(epsilon)
 
 
+def no_splits(plan: TreesPlan) -> Flags:
+    """Of a tree, for whoever has no candidates: zeros, uint8[2^depth − 1, W]."""
+    return np.zeros(((1 << plan.depth) - 1, plan.width), np.uint8)
+
+
 def draw_splits(seed: bytes, number: int, plan: TreesPlan, place: int, columns: Sequence[int]) -> Flags:
     """What splits the nodes of a tree, as far as it is this party's: uint8[2^depth − 1, W], 1 at a chosen candidate.
 
@@ -78,13 +83,12 @@ def draw_splits(seed: bytes, number: int, plan: TreesPlan, place: int, columns: 
         number: of the tree, from 0.
         plan: the same for everybody.
         place: of the party.
-        columns: how many candidates each of its columns has, in their order; none at the dealer.
+        columns: how many candidates each of its columns has, in their order; one at least.
     """
-    nodes = (1 << plan.depth) - 1
-    flags, first = np.zeros((nodes, plan.width), np.uint8), sum(plan.widths[:place])
+    flags, first = no_splits(plan), sum(plan.widths[:place])
     drawn = Randomness(seed).derive(f"tree {number}")
     begins = first + np.cumsum([0, *columns])
-    for node in range(nodes):
+    for node in range(len(flags)):
         if drawn.draw_below(len(plan.widths)) == place:
             mine = drawn.derive(f"node {node}")
             column = mine.draw_below(len(columns))

@@ -13,15 +13,18 @@ from vfl_node.training.trees.config import Trees
 def declare(job: Job) -> Iterator[Declaration]:
     """Each thing that a party may learn."""
     parties, train = job.parties, Trees.section_of(job)
+    bound = "without a bound on what it tells of one record" if train.epsilon is None else f"within ε = {train.epsilon:g}"
     for name in parties.data:
         others = " and ".join(parties.others(name))
         yield Declaration(name, "masked values", f"from {others} uniform numbers, which tell nothing")
         yield Declaration(name, "features", f"how many candidates for splits each of {others} has")
         if train.reveal == "owners":
-            text = "which of its own candidates splits each node, without a bound on what that tells of one record"
+            text = f"which of its own candidates splits each node, {bound}"
             yield Declaration(name, "splits", text)
         if train.leaves == "active" and name == parties.active:
-            text = "the values of all leaves, and so which nodes are split, without a bound on what they tell of one record"
+            text = f"the values of all leaves, and so which nodes are split, {bound}"
+            if train.epsilon is not None:
+                text = f"the values of all leaves, with noise: {bound}"
             yield Declaration(name, "leaf values", text)
         if train.metrics_by == "histogram" and (name == parties.active or job.evaluate.share_with_passive):
             yield Declaration(name, "metrics", "sums over the records that are measured on, each with noise")
