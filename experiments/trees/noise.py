@@ -5,7 +5,7 @@
 Tables are those of :mod:`experiments.hidden.bounded`; everybody has every record. Candidates, splits and σ are the
 product's (:mod:`vfl_node.training.trees.noised`), sums are ordinary numbers, and noise is normal. *Columns in turn*: each tree
 is one column in eight groups. *Hidden* is the product, with ``columns: bins`` and its own defaults. *HistGradientBoosting*:
-scikit-learn's with its defaults, on the same rows. It writes ``trees-noise.json`` and ``trees-noise.md``.
+scikit-learn's with its defaults, on the same bins. It writes ``trees-noise.json`` and ``trees-noise.md``.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from vfl_node.training.trees.noised import OF_HESSIANS, deviation, draw_splits
 from vfl_node.training.trees.plan import CURVE_FLOOR, MOST_LEAF, TreesPlan
 
 NAMES = ("default_credit", "adult")
-SIZES = (10_000, None)
+SIZES = (2_000, 10_000, None)
 EPSILONS = (0.5, 1.0, 2.0, 4.0, None)
 GROUPS = 8
 MOST_TESTED = 20_000
@@ -57,7 +57,7 @@ class Records:
     labels: Floats
 
     @classmethod
-    def of(cls, tables: bounded.Tables) -> Records:
+    def from_tables(cls, tables: bounded.Tables) -> Records:
         """With the candidates that the product has by default."""
         train = Trees.model_validate({"algorithm": "trees"})
         ids = Identifiers.from_items(b"%d" % row for row in range(len(tables.label)))
@@ -69,16 +69,16 @@ class Records:
         return cls(columns, bins, tables.label.astype(np.float64))
 
     def leaves(self, plan: TreesPlan, seed: int) -> Leaves:
-        """Of each tree the leaf of each record."""
+        """The leaf of each record, for each tree."""
         matrices = [each.matrices for each in self.columns]
         left = [
-            np.concatenate([matrix[of[:, at]] for at, matrix in enumerate(parts)], axis=1)
-            for of, parts in zip(self.bins, matrices, strict=True)
+            np.concatenate([matrix[each[:, at]] for at, matrix in enumerate(parts)], axis=1)
+            for each, parts in zip(self.bins, matrices, strict=True)
         ]
         cells, found = np.concatenate(left, axis=1), []
         for number in range(plan.trees):
             flags = sum(
-                draw_splits(seed.to_bytes(32, "big"), number, plan, place, [of.shape[1] for of in parts])
+                draw_splits(seed.to_bytes(32, "big"), number, plan, place, [matrix.shape[1] for matrix in parts])
                 for place, parts in enumerate(matrices)
             )
             nodes = np.zeros(len(cells), np.int64)
@@ -88,10 +88,11 @@ class Records:
             found.append(nodes)
         return found
 
-    def in_turn(self, trees: int, seed: int) -> Leaves:
-        """Of each tree a group of one column: numbers by rank, categories at random."""
-        rng, found, order = np.random.default_rng(seed), [], []
-        every = [of[:, at] for of in self.bins for at in range(of.shape[1])]
+    def draw_groups(self, trees: int, seed: int) -> Leaves:
+        """The group of each record in one column, for each tree: by rank."""
+        rng, found = np.random.default_rng(seed), []
+        order: list[int] = []
+        every = [each[:, at] for each in self.bins for at in range(each.shape[1])]
         for _ in range(trees):
             order = order or rng.permutation(len(every)).tolist()
             bins = every[order.pop()]
@@ -111,12 +112,12 @@ def column_of(cells: Sequence[Any]) -> Column:
 def boost(leaves: Leaves, labels: Floats, train: NDArray[np.int64], plan: TreesPlan, seed: int) -> Floats:
     """Scores of all records."""
     rng, noise, scores = np.random.default_rng(seed), plan.deviation or 0.0, np.zeros(len(labels))
-    for of in leaves:
-        likely, inside, count = sigmoid(scores[train]), of[train], 1 << plan.depth
+    for each in leaves:
+        likely, inside, count = sigmoid(scores[train]), each[train], 1 << plan.depth
         g = np.bincount(inside, likely - labels[train], count) + noise * rng.normal(size=count)
         h = np.bincount(inside, likely * (1 - likely) + CURVE_FLOOR, count) + OF_HESSIANS * noise * rng.normal(size=count)
         values = np.where(h > 0, -plan.rate * g / (np.maximum(h, 0) + plan.l2), 0.0)
-        scores += values.clip(-MOST_LEAF, MOST_LEAF)[of]
+        scores += values.clip(-MOST_LEAF, MOST_LEAF)[each]
     return scores
 
 
@@ -124,12 +125,12 @@ def plan_of(records: Records, epsilon: float | None) -> TreesPlan:
     """The plan of the product, with what a job with an ε has by default."""
     train = Trees.model_validate({"algorithm": "trees", "epsilon": epsilon or 1.0})
     noise = None if epsilon is None else deviation(epsilon, train.trees, worlds=1)
-    widths = tuple(sum(of.shape[1] for of in each.matrices) for each in records.columns)
+    widths = tuple(sum(matrix.shape[1] for matrix in each.matrices) for each in records.columns)
     rest = len(records.labels), widths, train.trees, train.depth, train.learning_rate, max(train.l2, noise or 0.0)
     return TreesPlan(*rest, min_gain=0.0, least_rows=1, deviation=noise)
 
 
-def areas(records: Records, size: int | None, seed: int) -> dict[str, float]:
+def compare(records: Records, size: int | None, seed: int) -> dict[str, float]:
     """AUC of each way on records that were not trained on."""
     order = np.random.default_rng(seed).permutation(len(records.labels))
     train, test = np.split(order, [size or 3 * len(order) // 4])
@@ -139,7 +140,7 @@ def areas(records: Records, size: int | None, seed: int) -> dict[str, float]:
         return float(roc_auc_score(records.labels[test], scores))
 
     plan, found = plan_of(records, None), {}
-    ways = {"drawn": records.leaves(plan, seed), "in turn": records.in_turn(plan.trees, seed)}
+    ways = {"drawn": records.leaves(plan, seed), "in turn": records.draw_groups(plan.trees, seed)}
     for way, leaves in ways.items():
         for epsilon in EPSILONS:
             found[f"{way}, {epsilon}"] = area(boost(leaves, records.labels, train, plan_of(records, epsilon), seed)[test])
@@ -149,7 +150,7 @@ def areas(records: Records, size: int | None, seed: int) -> dict[str, float]:
 
 
 def hidden(tables: bounded.Tables, seed: int) -> dict[str, float]:
-    """Of the product with ``columns: bins``, over 10,000 records."""
+    """AUC of the product's hidden training with ``columns: bins``, over 10,000 records."""
     rest: Mapping[str, Any] = {"protocol": "psi", "columns": "bins"}
     return {f"hidden, {epsilon}": bounded.trained(tables, 10_000, seed, **rest, epsilon=epsilon)[0] for epsilon in (1.0, 2.0)}
 
@@ -161,11 +162,14 @@ def page(found: Mapping[str, Any]) -> str:
         for size in SIZES:
             each = found[f"{name}, {size}"]
             for way, said in (("drawn", "drawn splits"), ("in turn", "columns in turn"), ("hidden", "hidden, `columns: bins`")):
-                cells = [_mean([of[f"{way}, {epsilon}"] for of in each if f"{way}, {epsilon}" in of]) for epsilon in EPSILONS]
+                cells = [
+                    _mean([areas[f"{way}, {epsilon}"] for areas in each if f"{way}, {epsilon}" in areas])
+                    for epsilon in EPSILONS
+                ]
                 if any(cells):
                     records = f"{size:,}" if size else "three quarters"
                     rows.append(f"| {name} | {records} | {said} | {' | '.join(cells)} |")
-            rows.append(f"| | | HistGradientBoosting | | | | | {_mean([of['scikit-learn'] for of in each])} |")
+            rows.append(f"| | | HistGradientBoosting | | | | | {_mean([areas['scikit-learn'] for areas in each])} |")
     return ABOUT.read_text(encoding="utf-8").format(seeds=found["seeds"], rows="\n".join(rows))
 
 
@@ -178,10 +182,10 @@ def main(chosen: argparse.Namespace) -> None:
     found: dict[str, Any] = {"seeds": chosen.seeds}
     for name in NAMES:
         tables = bounded.DATA[name](chosen.data)
-        records = Records.of(tables)
+        records = Records.from_tables(tables)
         for size in SIZES:
-            found[f"{name}, {size}"] = [areas(records, size, seed) for seed in range(chosen.seeds)]
-        for seed, each in enumerate(found[f"{name}, {SIZES[0]}"]):
+            found[f"{name}, {size}"] = [compare(records, size, seed) for seed in range(chosen.seeds)]
+        for seed, each in enumerate(found[f"{name}, {SIZES[1]}"]):
             each.update(hidden(tables, seed))
             print(name, seed, each, flush=True)
     chosen.out.mkdir(parents=True, exist_ok=True)

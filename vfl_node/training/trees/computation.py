@@ -153,7 +153,7 @@ async def compute(
         else:
             flags = no_splits(plan)
             if own:
-                flags = draw_splits(training.splits, number, plan, place, [of.shape[1] for of in own.candidates.left])
+                flags = draw_splits(training.splits, number, plan, place, [matrix.shape[1] for matrix in own.candidates.left])
             tree, scores = await grow_noised_tree(machine, plan, cells, pairs, scores, flags)
         scores = Shared(scores.part & np.uint64((1 << PLACE_BITS) - 1), SCORE_FRACTION)
         trees.append(tree)

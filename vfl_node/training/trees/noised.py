@@ -71,7 +71,7 @@ def deviation(epsilon: float, trees: int, worlds: int) -> float:
 
 
 def no_splits(plan: TreesPlan) -> Flags:
-    """Of a tree, for whoever has no candidates: zeros, uint8[2^depth − 1, W]."""
+    """Zeros, uint8[2^depth − 1, W]: the flags of a tree at whoever has no candidates."""
     return np.zeros(((1 << plan.depth) - 1, plan.width), np.uint8)
 
 
