@@ -22,10 +22,12 @@ from vfl_node.crypto.shares.ring import FRACTION, decode
 from vfl_node.crypto.shares.sines import PERIOD, SIGMOID
 from vfl_node.crypto.shares.values import Shared
 from vfl_node.gdp import auc_bound, mu_of
+from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.job.evaluate import Evaluate
 from vfl_node.training.trees import noised
 from vfl_node.training.trees.candidates import Candidates
 from vfl_node.training.trees.config import Trees
+from vfl_node.training.trees.costs import describe_noise
 from vfl_node.training.trees.gradients import TERMS, find_pairs
 from vfl_node.training.trees.noised import MARGIN, OF_HESSIANS, deviation, draw_splits, grow_noised_tree, no_splits
 from vfl_node.training.trees.plan import CURVE_FLOOR, PLACE_BITS, SCORE_FRACTION, TreesPlan
@@ -120,7 +122,7 @@ def test_sums_without_a_shared_record_have_the_noise_of_the_formula(monkeypatch:
         draw = noised.draw_noise
         monkeypatch.setattr(noised, "draw_noise", lambda shape, of, fraction: draw(shape, of / 2, fraction))
     nobody = Case(np.zeros(RECORDS, np.bool_), of.labels, of.noise)
-    _, plan = nobody.run, nobody.plan
+    run, plan = nobody.run, nobody.plan
     parts = [total(each) for each in zip(*(np.array(seen[place]) for place in (0, 1)), strict=True)]
     sums = np.array(parts).reshape(TREES, 2, -1)
     for at, expected, fraction in (
@@ -130,6 +132,11 @@ def test_sums_without_a_shared_record_have_the_noise_of_the_formula(monkeypatch:
         found = sums[:, at].ravel() / 2.0**fraction
         right = abs(found.std() / expected - 1) < 3 / np.sqrt(2 * len(found)) and abs(found.mean()) < 4 * expected / 32
         assert right != spoilt
+    g, h = sums[:, 0] / 2.0**plan.gradient_fraction, sums[:, 1] / 2.0**plan.hessian_fraction
+    expected = cap(plan, np.where(h > 0, -plan.rate * g / (np.maximum(h, 0) + plan.l2), 0.0))
+    leaves = decode(np.stack([total(each) for each in zip(*run.results, strict=True)]).view(np.uint64), SCORE_FRACTION)
+    np.testing.assert_allclose(leaves, expected, rtol=2e-3, atol=2e-4)
+    assert 0.3 < (leaves == 0).mean() < 0.7  # where noise made H negative
 
 
 def test_one_record_moves_the_sums_of_a_leaf_by_no_more_than_noise_covers_whatever_its_score_is() -> None:
@@ -223,6 +230,13 @@ def test_a_job_with_an_epsilon_is_bounded_and_small_trees_are_usual() -> None:
     without = Trees(algorithm="trees")
     assert (without.trees, without.depth, without.unbounded) == (50, 5, "boosted-trees")
     assert without.opens(Evaluate()).anew
+
+
+def test_an_estimate_says_where_it_does_not_pay() -> None:
+    train, psi, psu = Trees(algorithm="trees", epsilon=1), ALIGNMENTS["psi"], ALIGNMENTS["psu"]
+    assert describe_noise(train, 2000, psi) == describe_noise(Trees(algorithm="trees"), 10, psi) == ()
+    assert "below a product of 3,000" in describe_noise(train, 2000, psu)[0]
+    assert "below a product of 1,500" in describe_noise(train, 1400, psi)[0]
 
 
 def test_regressions_have_no_epsilon() -> None:

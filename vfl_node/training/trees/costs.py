@@ -9,16 +9,20 @@ from __future__ import annotations
 import math
 from functools import lru_cache
 
-from vfl_node.job.alignment import ALIGNMENTS
+from vfl_node.job.alignment import ALIGNMENTS, AlignmentSpec
 from vfl_node.job.costs import HEAD_BYTES, TableShape, TrainingCost
 from vfl_node.job.evaluate import Evaluate
 from vfl_node.roles import DataRole
+from vfl_node.training.shares.metric_noise import is_union
 from vfl_node.training.shares.plan import SharesPlan
 from vfl_node.training.trees import memory
 from vfl_node.training.trees.config import Trees
 
 _ROWS = 1 << 10
 """Rows that are counted with: words of bits are full."""
+
+PAYS = 1_500
+"""Shared records times ε, below which noise usually takes more than the others' columns give; over a union twice as many."""
 
 
 class TreesTrainingPlan(SharesPlan[Trees]):
@@ -37,6 +41,7 @@ class TreesTrainingPlan(SharesPlan[Trees]):
         held_out = math.ceil(rows * evaluate.test_fraction)
         tested = (held_out or rows) if train.metrics_by == "histogram" else 0
         rounds, active, passive, dealt = _count(train, widths, rows, tested, evaluate.share_with_passive)
+        common = rows if ALIGNMENTS[protocol].every_row_is_shared else self.beside.common if parties == 2 else None
         known = bool(self.beside.columns) and all(self.beside.columns)
         return TrainingCost(
             rows=rows - held_out,
@@ -46,6 +51,7 @@ class TreesTrainingPlan(SharesPlan[Trees]):
             passive_bytes=passive,
             coordinator_bytes=dealt,
             coordinator_memory=memory.dealer_bytes(train, rows, widths),
+            said=() if common is None else describe_noise(train, common * (1 - evaluate.test_fraction), ALIGNMENTS[protocol]),
             counted_with="" if known else f"{memory.USUAL_CANDIDATES} candidates for splits a party",
         )
 
@@ -66,6 +72,17 @@ class TreesTrainingPlan(SharesPlan[Trees]):
     def reported_epochs(self, evaluate: Evaluate) -> int:
         """Trees."""
         return self.train.trees
+
+
+def describe_noise(train: Trees, records: float, align: AlignmentSpec) -> tuple[str, ...]:
+    """Whether noise may take too much, for owners beforehand, of about so many shared ``records`` to train on."""
+    least = PAYS * (2 if is_union(align) else 1)
+    if train.epsilon is None or records * train.epsilon >= least:
+        return ()
+    return (
+        f"with about {records:,.0f} shared records to train on and an ε of {train.epsilon:g}, noise may take more than the "
+        f"columns of others give: below a product of {least:,} trees are seldom better than the active party alone",
+    )
 
 
 def _count(train: Trees, widths: tuple[int, ...], rows: int, tested: int, told: bool) -> tuple[int, int, int, int]:
