@@ -117,6 +117,15 @@ def test_metrics_are_those_of_the_model_on_the_shared_rows_held_out(
         assert results[0].results.metrics[name] == pytest.approx(value, abs=0.02, rel=0.05), name
 
 
+@pytest.mark.parametrize("metrics_by", ["histogram", "none"])
+def test_rows_held_out_are_named_whether_or_not_they_are_measured(world: Any, attempt: Any, metrics_by: str) -> None:
+    over = world(people=200)
+    results = attempt({"metrics_by": metrics_by}, {"test_fraction": 0.4, "metrics": ["auc"]})(over)
+    trained, tested = results[0].rows
+    assert len(results[0].held_out) == len(over) - trained > 0
+    assert tested == len(results[0].held_out)
+
+
 def test_each_party_gets_its_own_splits_and_the_active_one_the_leaves(world: Any, attempt: Any) -> None:
     over, of = world(3, people=400, seed=SEED), attempt()
     results = of(over)
