@@ -31,6 +31,7 @@ from vfl_node.training.trees.costs import describe_noise
 from vfl_node.training.trees.gradients import TERMS, find_pairs
 from vfl_node.training.trees.noised import MARGIN, OF_HESSIANS, deviation, draw_splits, grow_noised_tree, no_splits
 from vfl_node.training.trees.plan import CURVE_FLOOR, PLACE_BITS, SCORE_FRACTION, TreesPlan
+from vfl_node.training.trees.reveals import declare
 
 Floats = NDArray[np.float64]
 NOISED = {"epsilon": 50.0, "trees": 2, "depth": 2}
@@ -205,8 +206,11 @@ def test_the_whole_training_and_what_is_said_of_it(world: Any, attempt: Any) -> 
     assert (model.picks < plan.width).all()
     assert (np.abs(model.leaves) <= 1).all()
     assert results[0].section.privacy.epsilon == pytest.approx(50, rel=1e-3)
-    kinds = [entry.what for entry in results[0].disclosures["clinic"]]
-    assert {"splits", "leaf values", "privacy"} <= set(kinds)
+    kinds = {(name, entry.what) for name, entries in results[0].disclosures.items() for entry in entries}
+    assert {("clinic", "splits"), ("clinic", "leaf values"), ("clinic", "privacy")} <= kinds
+    declared = list(declare(of.job(over)))
+    assert kinds <= {(each.to, each.what) for each in declared}
+    assert not [each.bound for each in declared if "without a bound" in each.bound]
 
 
 def test_killed_in_a_tree_it_ends_with_the_same_bytes(world: Any, attempt: Any) -> None:

@@ -28,5 +28,7 @@ def declare(job: Job) -> Iterator[Declaration]:
             yield Declaration(name, "leaf values", text)
         if train.metrics_by == "histogram" and (name == parties.active or job.evaluate.share_with_passive):
             yield Declaration(name, "metrics", "sums over the records that are measured on, each with noise")
+        if train.epsilon is not None:
+            yield Declaration(name, "privacy", f"nothing more: all that is opened is {bound}")
     shapes = f"how many rows and candidates there are, and how fast each party computes; it deals the randomness, {DEALER}"
     yield Declaration(str(parties.coordinator), "shapes", shapes)
