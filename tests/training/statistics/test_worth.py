@@ -35,8 +35,7 @@ def plain(counts: np.ndarray, least: int = 1) -> float:
     cells = np.concatenate(pooled).reshape(-1, counts.shape[1] // 2, 2)
 
     def phi(cells: np.ndarray) -> float:
-        several = np.maximum(cells, 2)
-        return float(np.where(cells > 1, cells * np.log(several - 0.5), -cells).sum())
+        return float((cells * np.log(np.maximum(cells, 1) - 0.5) - 0.25 * (cells == 1)).sum())
 
     total = phi(cells) - phi(cells.sum(axis=2)) - phi(cells.sum(axis=0)) + phi(cells.sum(axis=(0, 2)))
     return total / max(1, cells.sum()) / np.log(2)
@@ -80,7 +79,8 @@ def test_useless_columns_say_nothing_on_average(rows: int, off: float) -> None:
     rng, columns = np.random.default_rng(5), 120
     counts = np.zeros((columns, 10, 10, 2), np.int64)
     for column in counts:
-        np.add.at(column, (rng.integers(0, 10, rows), groups := rng.integers(0, 10, rows), (rng.random(rows) < groups / 15).astype(int)), 1)
+        bins, groups = rng.integers(0, 10, (2, rows))
+        np.add.at(column, (bins, groups, (rng.random(rows) < groups / 15).astype(int)), 1)
     run, _ = runs(counts.reshape(columns * 10, 20), ExactPlan((10,) * columns, (1,) * columns, 20))
     assert abs(run.results[1].mean()) < off
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,7 +19,7 @@ MOST_ROWS = 1 << 22
 GUESS = Guess.from_range(1, 4 * MOST_ROWS, 0)
 """Thresholds of twice a number of records."""
 
-ALONE = round((1 - math.log(2)) * 2**logarithm.LOGARITHM_FRACTION)
+ALONE = 1 << (logarithm.LOGARITHM_FRACTION - 2)
 """By how much less the logarithm of a single record counts (:mod:`vfl_node.training.statistics.worth`)."""
 
 CONSTANTS = (*logarithm.CONSTANTS, GUESS.thresholds, GUESS.changes, logarithm.logarithm_weights(GUESS), (ALONE,))

@@ -1,8 +1,8 @@
 """Small bins of a column together, in shares: so no figure is of a handful of records.
 
 Two numbers of records of each bin are compared, say of both labels. A bin is *kept* where both are ``least_rows`` or more. All
-other bins of its column are its *pool*, one more bin. A pool that is small, too, is dropped with its records: none of them is in
-any sum of the column. So totals are 0, or ``least_rows`` of either number or more.
+other bins of its column are its *pool*, one more bin. A pool that is small, too, is dropped with its records: none of them is
+in any sum of the column. So totals are 0, or ``least_rows`` of either number or more.
 
 Which bins are kept stays in shares.
 
@@ -33,7 +33,7 @@ class Pooled:
     """Numbers of records after it.
 
     Attributes:
-        counts: [..., bins + columns], by :attr:`ExactPlan.with_pools`: 0 of bins that are not kept, and of pools that are dropped.
+        counts: [..., bins + columns], by :attr:`ExactPlan.with_pools`: 0 of bins that are not kept, and of dropped pools.
         kept: of bins [pairs, bins].
         pooled: of pools [pairs, columns].
     """

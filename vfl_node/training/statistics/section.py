@@ -139,6 +139,13 @@ class StatisticsSection(TrainerSection):
     columns: tuple[CountedColumn, ...] = Field(
         default=(), description="this party's own columns, and at the active party those of all others"
     )
+    area_alone: float | None = Field(
+        default=None,
+        ge=0,
+        le=1,
+        description="AUC of the active party's own score by tenths, over its whole table; at that party, if columns' bits are "
+        "asked for",
+    )
     compared: ComparedFigures | None = Field(default=None, description="null where the job does not ask for it")
 
     def words(self, training: ReportedTraining) -> TrainingWords:

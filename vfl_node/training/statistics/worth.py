@@ -6,8 +6,8 @@ mutual information is, of n records in all, ::
     I(b; y | d) = (Σ φ(n_dby) − Σ φ(n_db) − Σ φ(n_dy) + Σ φ(n_d))/n        φ(n) = n·ln n
 
 With counts in place of probabilities that is too large, by about (bins − 1)·groups/(2·n) nats of a column that says nothing. So
-φ(n) is n·ln(n − ½) here, and −1 of a single record: of a number n with a Poisson distribution, whose mean is λ, its mean is within
-.09 of λ·ln λ from λ = 1 on. As n·ln 2 adds up to 0, the logarithm is that of 2·n − 1. The result may be a little below 0.
+φ(n) is n·ln(n − ½) here, and ¼ less of a single record: of a number n with a Poisson distribution, whose mean is λ, its mean is
+within .08 of λ·ln λ from λ = 1 on. As n·ln 2 adds up to 0, the logarithm is that of 2·n − 1. The result may be below 0.
 
 Bins with fewer than ``least_rows`` records of a label, in all groups together, are taken together first
 (:mod:`vfl_node.training.statistics.pooling`).
