@@ -18,10 +18,8 @@ def declare(job: Job) -> Iterator[Declaration]:
         yield Declaration(name, "masked values", f"from {others} uniform numbers, which tell nothing")
         yield Declaration(name, "features", f"how many columns each of {others} has")
         if section.epsilon is None:
-            text = (
-                "weights of evidence of its own bins and four figures of each of its columns, rounded, without a bound on what "
-            )
-            text += "they tell"
+            text = "weights of evidence of its own bins and four figures of each of its columns, rounded, without a bound on "
+            text += "what they tell"
             if section.worth and name != parties.active:
                 text += f"; and the bits that each says beyond the columns of {parties.active}, rounded"
         else:

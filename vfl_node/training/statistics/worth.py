@@ -88,7 +88,7 @@ async def _find_some(machine: ShareMachine, numbers: Shared, some: ExactPlan) ->
 
 
 def _add_groups(counts: Shared) -> Shared:
-    """Of each label in all groups together, [2, ...]."""
+    """Records of each label, all groups together, [2, ...]."""
     return Shared(counts.part.reshape(-1, 2, *counts.shape[1:]).sum(axis=0, dtype=np.uint64), counts.fraction)
 
 
