@@ -37,10 +37,11 @@ from vfl_node.training.statistics.computation import Sums, compute
 from vfl_node.training.statistics.config import MOST_COLUMNS, MOST_ROWS, Statistics
 from vfl_node.training.statistics.correlations import read_matrix
 from vfl_node.training.statistics.disclosures import learns
+from vfl_node.training.statistics.figures import DIGITS
 from vfl_node.training.statistics.inputs import StatisticsInputs, digest_of, prepare
 from vfl_node.training.statistics.plan import StatisticsPlan
 from vfl_node.training.statistics.program import StatisticsProgram
-from vfl_node.training.statistics.section import ColumnName, ComparedFigures, CountedColumn, StatisticsSection
+from vfl_node.training.statistics.section import ColumnName, ComparedColumns, CountedColumn, LinearScore, StatisticsSection
 from vfl_node.training.statistics.told import ToldColumns, tell_columns, tell_exact
 from vfl_node.training.trainer import Coordination, Trained, Trainer, TrainingData
 from vfl_node.transport.generated.vfl.v1.shares_pb2 import ColumnStatistics
@@ -48,8 +49,8 @@ from vfl_node.transport.pipe import Traffic
 
 NOT_COUNTED = "no value of them sets {least:,} records apart (statistics.least_rows, least_rows), or they are lists"
 TOO_MUCH_NOISE = (
-    "Noise of standard deviation {noise:.3g} is more than a tenth of the records in a bin: information values are rough. Count "
-    "fewer columns, say fewer statistics.bins, or agree on a larger statistics.epsilon."
+    "Noise of standard deviation {noise:.3g} is more than a third of the records of the rarer label in a bin, so bins are "
+    "taken together and figures are rough. Count fewer columns, say fewer statistics.bins, or a larger statistics.epsilon."
 )
 
 
@@ -185,7 +186,7 @@ def _result(
     job, testing = session.job, plan.groups[1] if len(plan.groups) > 1 else np.empty(0, np.int64)
     least = max(plan.least_rows, session.policy.limits.least_rows)
     doubts = own_columns.drop_warnings(list(inputs.dropped), NOT_COUNTED.format(least=least))
-    if plan.deviation and plan.deviation > 0.1 * sum(told.records) / (plan.cells - 1):
+    if plan.deviation and 3 * plan.deviation > max(0.0, min(told.records)) / (plan.cells - 1):
         doubts += (TOO_MUCH_NOISE.format(noise=plan.deviation),)
     for text in doubts:
         session.progress.emit(ResultDoubted(text))
@@ -226,21 +227,30 @@ def _result(
     )
 
 
-def _compare(session: Session, plan: StatisticsPlan, told: ToldColumns, products: NDArray[np.float64]) -> ComparedFigures:
+def _compare(session: Session, plan: StatisticsPlan, told: ToldColumns, products: NDArray[np.float64]) -> ComparedColumns:
     """How all columns move together, for a report."""
     read = read_matrix(products, plan.widths, plan.deviation_of_products)
     parties = session.job.parties.data
-    return ComparedFigures(
+    return ComparedColumns(
         columns=tuple(
             ColumnName(party=party, number=number + 1, name=told.described[number][0] if party == session.name else None)
             for party, count in zip(parties, plan.columns, strict=True)
             for number in range(count)
         ),
-        correlations=tuple(tuple(None if np.isnan(value) else float(value) for value in row) for row in read.values),
-        noise=read.noise,
-        inflation=tuple(None if np.isnan(value) else float(value) for value in read.inflation),
-        areas=dict(zip(parties, read.areas, strict=False)),
+        correlations=_to_rows(read.values),
+        noise=_to_rows(read.noise),
+        inflation=_to_rows(read.inflation[None])[0],
+        most_inflation=read.most_inflation,
+        scores=tuple(
+            LinearScore(party=party, auc=area.value, low=area.low, high=area.high)
+            for party, area in zip(parties, read.areas, strict=False)
+        ),
     )
+
+
+def _to_rows(values: NDArray[np.float64]) -> tuple[tuple[float | None, ...], ...]:
+    """Numbers for a report: null where there is none."""
+    return tuple(tuple(None if np.isnan(value) else round(float(value), DIGITS) for value in row) for row in values)
 
 
 def _check_size(rows: int, width: int) -> None:
