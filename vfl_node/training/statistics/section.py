@@ -155,6 +155,13 @@ class StatisticsSection(TrainerSection):
     columns: tuple[CountedColumn, ...] = Field(
         default=(), description="this party's own columns, and at the active party those of all others"
     )
+    area_alone: float | None = Field(
+        default=None,
+        ge=0,
+        le=1,
+        description="AUC of the active party's own score by tenths, over its whole table; at that party, if columns' bits are "
+        "asked for",
+    )
     compared: ComparedColumns | None = Field(default=None, description="null where the job does not ask for it")
 
     def words(self, training: ReportedTraining) -> TrainingWords:
@@ -186,8 +193,8 @@ class StatisticsSection(TrainerSection):
         judged = sorted((each for each in self.columns if each.worth is not None), key=lambda each: -(each.worth or 0))
         rows = [(each.shown, f"{each.worth:.3f}", "" if each.area is None else f"{each.area:.3f}") for each in judged]
         note = (
-            "Bits that a column says of the label beyond a score of the active party's own columns. One that says nothing has "
-            "a few thousandths, by chance."
+            "Bits that a column says of the label beyond a score of the active party's own columns. Of one that says nothing "
+            "they are 0 on average; by chance up to 20 divided by the number of shared records."
         )
         heads = "Column", "Bits", "AUC with it, about"
         return (

@@ -120,8 +120,9 @@ async def _count(
     async with meet_dealer(session, said) as met:
         steps.begin(met, len(plan.blocks), traffic)
         opened = await compute(met.party, plan, inputs.own, start, len(start), finish_block)
+    judged = _judge(inputs, data) if plan.worth else None
     if plan.epsilon is None:
-        place, judged = session.job.parties.data.index(session.name), _judge(inputs, data) if section.worth else None
+        place = session.job.parties.data.index(session.name)
         each = tell_exact(inputs.columns, opened, plan, place, judged)
         names = session.job.parties.data if place == 0 else (session.name,)
         told, columns = each[0], tuple(one for name, some in zip(names, each, strict=True) for one in some.columns(name))
@@ -129,7 +130,7 @@ async def _count(
         told = tell_columns(inputs.columns, data, opened.counts, plan.deviation, plan.least_rows)
         columns = await _exchange(session, plan, told)
     failpoints.reach("evaluate")
-    return _result(session, data, plan, inputs, told, columns, opened.products, met, steps, schedule)
+    return _result(session, data, plan, inputs, told, columns, judged, opened.products, met, steps, schedule)
 
 
 def _judge(inputs: StatisticsInputs, data: TrainingData) -> tuple[float, float] | None:
@@ -173,6 +174,7 @@ def _result(
     inputs: StatisticsInputs,
     told: ToldColumns,
     columns: tuple[CountedColumn, ...],
+    judged: tuple[float, float] | None,
     products: NDArray[np.float64] | None,
     met: DealtParty,
     steps: ShareSteps,
@@ -212,6 +214,7 @@ def _result(
             counted=dict(zip(job.parties.data, plan.columns, strict=True)),
             dropped=inputs.dropped,
             columns=columns,
+            area_alone=judged[0] if judged else None,
             compared=None if products is None else _compare(session, plan, told, products),
         ),
         warnings=doubts,
