@@ -38,6 +38,7 @@ def test_statistics_are_a_job_of_their_own() -> None:
     [
         ({"train": {"algorithm": "hidden"}}, "leave train out"),
         ({"statistics": 3}, "keys and values"),
+        ({"statistics": {"algorithm": "trees"}}, "leave statistics.algorithm out"),
         ({"statistics": {"bin": 3}}, "bin"),
         ({"statistics": {"bins": 1}}, "bins"),
         ({"statistics": {"epsilon": 0}}, "epsilon"),
