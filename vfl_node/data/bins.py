@@ -64,11 +64,12 @@ class Cuts(Frozen):
         return (f"≤ {ends[0]}", *between, f"> {ends[-1]}", "missing") if ends else ("any", "missing")
 
     def _ends(self, digits: int) -> list[str]:
-        """All cuts in words: moments in UTC, or numbers with so many significant digits, and more where cuts would look equal."""
+        """All cuts in words: moments in UTC, or numbers with so many significant digits, or more where two would look equal."""
         if self.holds == "date":
             seconds = np.floor(self.cuts).astype(np.int64)  # whole seconds are cut, so the same ones are below
-            unit = "s" if (seconds % 60).any() else "m" if (seconds % 86_400).any() else "D"
-            return [text.replace("T", " ") for text in np.datetime_as_string(seconds.astype("datetime64[s]"), unit).tolist()]
+            unit: Literal["s", "m", "D"] = "s" if (seconds % 60).any() else "m" if (seconds % 86_400).any() else "D"
+            moments: NDArray[np.datetime64] = seconds.astype("datetime64[s]")
+            return [str(text).replace("T", " ") for text in np.datetime_as_string(moments, unit)]
         texts = ([_number_text(cut, more) for cut in self.cuts] for more in range(digits, 17))
         return next((each for each in texts if len(set(each)) == len(each)), [f"{cut:.17g}" for cut in self.cuts])
 
