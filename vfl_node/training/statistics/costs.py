@@ -33,16 +33,19 @@ _ROW_BYTES = 120
 _COLUMN_BYTES = 9
 """What a row takes in each of a party's own columns: its bin, while the table is cut."""
 
-_NUMBER_BYTES = 60
-"""Likewise, where columns are compared: its number, while it is made, and its copy in rows that are trained on."""
+_NUMBER_BYTES = 16
+"""Likewise, where columns are compared: its number, and a copy for rows that are trained on."""
+
+_MADE_BYTES = 52
+"""Likewise, while numbers are made, before all else."""
 
 _GROUP_BYTES = 40
 """What a row takes in each further group of the active party's score: marks of it, under masks."""
 
-_PRODUCT_BYTES = 16
+_PRODUCT_BYTES = 10
 """What a number of a row that is multiplied takes for each party, and for one more: masks of it, and of its product."""
 
-_PAIR_BYTES = 200
+_PAIR_BYTES = 60
 """What a pair of columns that are compared takes: sums, products, and noise in limbs."""
 
 _CELL_BYTES = 10
@@ -74,9 +77,11 @@ def plan_of(section: Statistics, rows: int, columns: Sequence[int], groups: Sequ
 
 def party_bytes(section: Statistics, rows: int, columns: Sequence[int]) -> int:
     """Memory of the data party with most columns. It has the bins of its own columns, and one block of cells at a time."""
-    own, cells = max(columns), min(max(BLOCK_CELLS, rows * (section.bins + 1)), rows * max(columns) * (section.bins + 1))
-    of_row = _COLUMN_BYTES * own + section.correlations * _NUMBER_BYTES * (own + correlations.BESIDE)
-    return rows * of_row + _CELL_BYTES * cells + _shared_bytes(section, rows, columns)
+    own = max(columns)
+    cells = min(max(BLOCK_CELLS, rows * (section.bins + 1)), rows * own * (section.bins + 1))
+    compared = section.correlations * (own + correlations.BESIDE)
+    counting = rows * _NUMBER_BYTES * compared + _CELL_BYTES * cells + _shared_bytes(section, rows, columns)
+    return rows * _COLUMN_BYTES * own + max(rows * _MADE_BYTES * compared, counting)
 
 
 def dealer_bytes(section: Statistics, rows: int, columns: Sequence[int]) -> int:
