@@ -56,8 +56,8 @@ class Frozen(BaseModel):
     def __pydantic_init_subclass__(cls, **_: Any) -> None:
         for old, new in cls.renamed.items():
             _EARLIER.setdefault(new, set()).add(old)
-        for short, (section, _) in cls.short.items():
-            _EARLIER.setdefault(section, set()).add(short)
+        for short, said in cls.short.items():
+            _EARLIER.setdefault(said[0], set()).add(short)
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
