@@ -59,7 +59,7 @@ class TrainerSection(Section):
 
     @property
     def verdict(self) -> tuple[str, str] | None:
-        """Of what trains no model, in place of whether federating helped: what was done, and where it stands; two sentences."""
+        """Two sentences in place of whether federating helped: what was done, and where it stands. None: it trained a model."""
         return None
 
     def words(self, training: ReportedTraining) -> TrainingWords:
