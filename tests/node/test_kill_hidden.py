@@ -39,13 +39,12 @@ def text(passive: tuple[str, ...]) -> str:
 class Nodes(KilledJobs):
     """As its base, with reports compared without what depends on attempts."""
 
-    section = "hidden"
-
     def outcome(self, job_id: str) -> dict[str, Any]:
         left = super().outcome(job_id)
         for report, _ in left.values():
+            training = report["training"]
             for key in TOLD:
-                report["training"][self.section].pop(key)
+                training[training["algorithm"]].pop(key)
         return left
 
     def phase(self, job: str, victim: str, phase: str) -> int:

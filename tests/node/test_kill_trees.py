@@ -1,4 +1,4 @@
-"""Real nodes that grow trees in shares with a coordinator, and predict: each may be killed (-9) anywhere, with the same end."""
+"""Real nodes that grow trees or count in shares with a coordinator: each may be killed (-9) anywhere, with the same end."""
 
 from __future__ import annotations
 
@@ -20,10 +20,16 @@ evaluate: {test_fraction: 0.3, metrics: [auc], epsilon: 100}
 """
 
 
+LOOK = """\
+parties: {active: clinic, passive: [lab], coordinator: notary}
+align: {protocol: psu}
+statistics: {bins: 4, epsilon: 100, correlations: true}
+"""
+LOOK_EXACTLY = LOOK.replace("epsilon: 100, correlations", "epsilon: null, worth")
+
+
 class TreesNodes(Nodes):
     """As its base, without how many trainings over these records there have been: each case is one more."""
-
-    section = "trees"
 
     def outcome(self, job_id: str) -> dict[str, Any]:
         left = super().outcome(job_id)
@@ -63,6 +69,24 @@ SOME = [("lab", "epoch"), ("notary", "setup")]
 )
 def test_killed_in_a_phase(nodes: TreesNodes, victim: str, phase: str) -> None:
     nodes.killed(TEXT, victim, nodes.phase(TEXT, victim, phase))
+
+
+def test_statistics_leave_figures_and_each_owner_has_its_own_bins(nodes: TreesNodes) -> None:
+    left, places = nodes.clean(LOOK)
+    sections = {name: report["training"]["statistics"] for name, (report, _) in left.items()}
+    assert [len(sections[name]["columns"]) for name in ("clinic", "lab", "notary")] == [8, 4, 0]
+    for name in ("clinic", "lab"):
+        assert {each["party"] for each in sections[name]["columns"] if each["bins"]} == {name}
+        assert len(sections[name]["compared"]["correlations"]) == 8
+    assert [entry["what"] for entry in left["notary"][0]["learnt"]["notary"]] == ["shapes"]
+    assert places["clinic"].count("checkpointed") == places["lab"].count("checkpointed") == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("job", [LOOK, LOOK_EXACTLY], ids=["noise", "exact"])
+@pytest.mark.parametrize(("victim", "phase"), CASES)
+def test_killed_in_a_phase_of_statistics(nodes: TreesNodes, job: str, victim: str, phase: str) -> None:
+    nodes.killed(job, victim, nodes.phase(job, victim, phase))
 
 
 @pytest.fixture(scope="module")

@@ -28,7 +28,7 @@ from vfl_node.configuration.yaml_text import MOST_BYTES, Place, check_length, pl
 from vfl_node.errors import UsageError
 
 _EARLIER: dict[str | int, set[str]] = {}
-"""Key → what it was called in some section of an earlier version, by which a document may still have it."""
+"""Key → what it was called in some section of an earlier version, or is in short: a document may have it so."""
 
 MOST_MISTAKES = 5
 """Mistakes of one document that are explained."""
@@ -41,11 +41,13 @@ class Frozen(BaseModel):
         renamed: what a key was called in an earlier version → what it is called now. The earlier name is read with a
             FutureWarning.
         called_elsewhere: key → what other tools call it; a hint where somebody writes that.
+        short: key → the section that it stands for, and what it says there; its validator has to replace it.
         together: keys, in full, that together do what one key does in other tools → what it is called there; likewise.
     """
 
     renamed: ClassVar[Mapping[str, str]] = {}
     called_elsewhere: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+    short: ClassVar[Mapping[str, tuple[str, Mapping[str, Any]]]] = {}
     together: ClassVar[Mapping[tuple[str, ...], tuple[str, ...]]] = {}
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -54,6 +56,8 @@ class Frozen(BaseModel):
     def __pydantic_init_subclass__(cls, **_: Any) -> None:
         for old, new in cls.renamed.items():
             _EARLIER.setdefault(new, set()).add(old)
+        for short, said in cls.short.items():
+            _EARLIER.setdefault(said[0], set()).add(short)
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
@@ -304,9 +308,13 @@ def _models_at(model: type[BaseModel], path: tuple[str, ...], document: Any) -> 
     if not path:
         yield model
         return
-    field = model.model_fields.get(model.renamed.get(path[0], path[0]) if issubclass(model, Frozen) else path[0])
+    key, value = path[0], document[path[0]]
+    if issubclass(model, Frozen) and key in model.short:
+        key, said = model.short[key]
+        value = {**value, **said}
+    field = model.model_fields.get(model.renamed.get(key, key) if issubclass(model, Frozen) else key)
     if field is not None:
-        yield from _models_of(Annotated[(field.annotation, *field.metadata, None)], path[1:], document[path[0]])
+        yield from _models_of(Annotated[(field.annotation, *field.metadata, None)], path[1:], value)
 
 
 def _models_of(annotation: Any, path: tuple[str, ...], document: Any) -> Iterator[type[BaseModel]]:

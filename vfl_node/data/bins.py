@@ -54,14 +54,24 @@ class Cuts(Frozen):
         bins, missing = set(self.left[candidate]), len(self.cuts) + 1
         if bins == {missing}:
             return f"{self.name} is missing"
-        below = f"{self.name} ≤ {self.cuts[max(bins - {missing})]:.6g}"
+        below = f"{self.name} ≤ {self._ends(6)[max(bins - {missing})]}"
         return f"{below}, or missing" if missing in bins else below
 
     def describe_bins(self) -> tuple[str, ...]:
         """All bins in words."""
-        ends = [f"{cut:.4g}" for cut in self.cuts]
+        ends = self._ends(4)
         between = [f"{low} to {high}" for low, high in pairwise(ends)]
         return (f"≤ {ends[0]}", *between, f"> {ends[-1]}", "missing") if ends else ("any", "missing")
+
+    def _ends(self, digits: int) -> list[str]:
+        """All cuts in words: moments in UTC, or numbers with so many significant digits, or more where two would look equal."""
+        if self.holds == "date":
+            seconds = np.floor(self.cuts).astype(np.int64)  # whole seconds are cut, so the same ones are below
+            unit: Literal["s", "m", "D"] = "s" if (seconds % 60).any() else "m" if (seconds % 86_400).any() else "D"
+            moments: NDArray[np.datetime64] = seconds.astype("datetime64[s]")
+            return [str(text).replace("T", " ") for text in np.datetime_as_string(moments, unit)]
+        texts = ([_number_text(cut, more) for cut in self.cuts] for more in range(digits, 17))
+        return next((each for each in texts if len(set(each)) == len(each)), [f"{cut:.17g}" for cut in self.cuts])
 
 
 class Sorts(Frozen):
@@ -105,6 +115,12 @@ class Sorts(Frozen):
     def describe_bins(self) -> tuple[str, ...]:
         """All bins in words."""
         return (*self.levels, "another level", "missing")
+
+
+def _number_text(value: float, digits: int) -> str:
+    """With so many significant digits, and whole numbers in full."""
+    text = f"{value:.{digits}g}"
+    return f"{value:.0f}" if "e+" in text and abs(value) < 1e15 else text
 
 
 Bins = Annotated[Cuts | Sorts, Field(discriminator="kind")]

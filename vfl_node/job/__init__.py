@@ -26,7 +26,7 @@ from vfl_node.job.names import JobId, Name, Purpose
 from vfl_node.job.parties import Parties
 from vfl_node.job.prediction import Predict, Serve
 from vfl_node.job.sweep import Sweep
-from vfl_node.job.training import ALWAYS, DEFAULT_TRAINER, TRAINERS, Measure, TrainerConfig, check_evidence, expand_short
+from vfl_node.job.training import ALWAYS, DEFAULT_TRAINER, SHORT, TRAINERS, Measure, TrainerConfig, check_evidence, expand_short
 from vfl_node.roles import Task
 
 
@@ -56,6 +56,7 @@ _OF_A_MODEL: Mapping[Measure, str] = {
 class Job(Frozen):
     """One joint computation. Without ``train`` and ``predict`` it only aligns."""
 
+    short: ClassVar[Mapping[str, tuple[str, Mapping[str, Any]]]] = {SHORT: ("train", {"algorithm": SHORT})}
     together: ClassVar[Mapping[tuple[str, ...], tuple[str, ...]]] = EARLY_STOPPING
 
     name: Name

@@ -343,4 +343,6 @@ def expand_short(job: Mapping[str, Any]) -> Mapping[str, Any]:
         raise ValueError(f"{SHORT} are a job of their own: leave train out, and train in a second job (align.reuse)")
     if not isinstance(section := job[SHORT], Mapping):
         raise ValueError(f"{SHORT} are keys and values; {{}} has all defaults")
+    if section.get("algorithm", SHORT) != SHORT:
+        raise ValueError(f"{SHORT} have no other algorithm: leave {SHORT}.algorithm out, or say train")
     return {**{key: value for key, value in job.items() if key != SHORT}, "train": {**section, "algorithm": SHORT}}

@@ -180,11 +180,11 @@ def build(
     alone, aligned, tree = (results.alone, results.aligned, results.rival) if results else (None, None, None)
     metrics, own, gains = metrics_of(job, results, results), metrics_of(job, results, alone), gains_of(job, alone)
     meters = meters_of(job, role, alignment, protection, training) if training and alignment else None
-    verdict = (
-        verdict_of(job, party, metrics=metrics, alone=own, gains=gains, tree=gains_of(job, tree), meters=meters)
-        if meters
-        else None
-    )
+    verdict = None
+    if training and meters:
+        rivals = gains_of(job, tree)
+        instead = training.section.verdict
+        verdict = verdict_of(job, party, metrics=metrics, alone=own, gains=gains, tree=rivals, meters=meters, instead=instead)
     return Report(
         job=JobRun(id=job_id, name=job.name, manifest_digest=digest, spec=job.lasting_fields()),
         manifest_digest=digest,

@@ -91,7 +91,7 @@ def meters_of(job: Job, role: Role, alignment: Alignment, protection: Protection
 def _closed(exposure: Exposure, why: str) -> Meter:
     """The meter of a training that sends nothing of a row in the open: by the bound of what is opened at its end."""
     if exposure.unbounded:
-        return Meter(level="not_measured", why="the model is opened without a bound: see privacy in its training section")
+        return Meter(level="not_measured", why="what is opened at the end has no bound: see privacy in its training section")
     return Meter(level=level_of(auc_bound(exposure.mu)), why=why)
 
 

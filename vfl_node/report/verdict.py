@@ -44,7 +44,7 @@ class Verdict(Section):
     helped: Literal["yes", "unclear", "mixed", "no", "not_comparable", "not_measured"] = Field(
         description="whether the federated model is better than that of the active party alone; not_comparable: they were "
         "measured on different rows, or on rows that were trained on; not_measured: this party lacks the metrics of at "
-        "least one of the two models"
+        "least one of the two models, or no model was trained"
     )
     words: str = Field(description="the answer, in one sentence")
     reason: str = Field(description="the metrics and rows behind it")
@@ -63,6 +63,7 @@ def verdict_of(
     gains: Mapping[str, Interval] | None,
     tree: Mapping[str, Interval] | None = None,
     meters: Meters | None,
+    instead: tuple[str, str] | None = None,
 ) -> Verdict:
     """The verdict for ``party`` of a job that trained.
 
@@ -74,9 +75,13 @@ def verdict_of(
         gains: metric → interval of the difference, federated minus alone.
         tree: likewise, federated minus boosted tree of the active party.
         meters: of what this party sent.
+        instead: words and reason of what trains no model (:attr:`~vfl_node.training.section.TrainerSection.verdict`).
     """
     rival = f"{job.parties.active} alone"
     leaks = leaks_of(job, party, meters) if meters else {}
+    if instead is not None:
+        words, reason = instead
+        return Verdict(helped="not_measured", words=words, reason=reason, leaks=leaks)
     wanted = [name for name in METRICS if name in job.evaluate.metrics and getattr(metrics, name, None) is not None]
     if metrics is None or not wanted:
         reason = "No metrics were measured, or none were shared with this party."

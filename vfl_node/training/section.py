@@ -57,6 +57,11 @@ class TrainerSection(Section):
         """Whether it tells what was measured on the rows that both parties own (``evaluate.matched``)."""
         return False
 
+    @property
+    def verdict(self) -> tuple[str, str] | None:
+        """Two sentences in place of whether federating helped: what was done, and where it stands. None: it trained a model."""
+        return None
+
     def words(self, training: ReportedTraining) -> TrainingWords:
         """What the page of the report says of it."""
         return TrainingWords()

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -62,11 +61,3 @@ def silent(monkeypatch: pytest.MonkeyPatch) -> None:
     """Noise is dealt, and is zero, as all parties know."""
     monkeypatch.setattr(computation, "draw_noise", zeros)
     monkeypatch.setattr(StatisticsPlan, "deviation", 0.0)
-
-
-def with_noise_of(plan: StatisticsPlan, epsilon: float) -> StatisticsPlan:
-    """The same with other noise."""
-    return replace(plan, epsilon=epsilon)
-
-
-Figures = dict[str, Any]

@@ -9,9 +9,10 @@ import pytest
 from pydantic import ValidationError
 
 from tests.training.shares_attempts import edits, setting
+from vfl_node.configuration.models import parse
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import CategoricalColumn, NumericColumn, Table
-from vfl_node.errors import DataError, ProtocolError
+from vfl_node.errors import DataError, ProtocolError, UsageError
 from vfl_node.job import Job
 from vfl_node.job.costs import Beside
 from vfl_node.training.statistics.columns import CountedColumns
@@ -38,6 +39,7 @@ def test_statistics_are_a_job_of_their_own() -> None:
     [
         ({"train": {"algorithm": "hidden"}}, "leave train out"),
         ({"statistics": 3}, "keys and values"),
+        ({"statistics": {"algorithm": "trees"}}, "leave statistics.algorithm out"),
         ({"statistics": {"bin": 3}}, "bin"),
         ({"statistics": {"bins": 1}}, "bins"),
         ({"statistics": {"epsilon": 0}}, "epsilon"),
@@ -56,6 +58,23 @@ def test_jobs_that_are_refused(changed: dict[str, Any], words: str) -> None:
     if "do not run" in words:
         with pytest.raises(ValidationError, match=words):
             Job.model_validate({**JOB, **changed, "statistics": {"epsilon": None}})
+
+
+@pytest.mark.parametrize(
+    ("section", "words", "hint"),
+    [
+        ("{bins: 1}", "job.yaml:4:20: 'statistics.bins': 1 is not 2 or more", ""),
+        ("{bin: 3}", "job.yaml:4:14: unknown key 'statistics.bin'", "did you mean 'bins'?"),
+        ("{epsilon: x}", "job.yaml:4:23: 'statistics.epsilon': 'x' is not a number", ""),
+        ("3", "job.yaml:4:1: statistics are keys and values", ""),
+    ],
+)
+def test_errors_name_the_keys_that_were_written(section: str, words: str, hint: str) -> None:
+    text = f"name: look\nparties: {{active: bank, passive: telco, coordinator: notary}}\nalign: {{}}\nstatistics: {section}\n"
+    with pytest.raises(UsageError) as caught:
+        parse(text, Job, source="job.yaml")
+    assert str(caught.value).startswith(words)
+    assert hint in caught.value.hint
 
 
 @pytest.mark.parametrize(

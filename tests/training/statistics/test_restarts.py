@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -10,8 +11,9 @@ import pytest
 
 from tests.training.hidden.test_openings import CHANCE, recorded
 from tests.training.shares_attempts import KilledError, kills, shares, with_values
-from tests.training.trees.test_restarts import Sections
+from tests.training.trees.test_restarts import Sections, dying
 from vfl_node.errors import StateError
+from vfl_node.training.checkpoints import FileCheckpoints
 from vfl_node.training.statistics import computation, correlations, plan
 from vfl_node.training.statistics.inputs import digest_of
 
@@ -28,27 +30,56 @@ def assert_same(results: Any, whole: Any) -> None:
     for ours, theirs in zip(results, whole, strict=True):
         for name in ("steps", "disclosures", "encoder", "rows", "warnings", "columns", "split"):
             assert getattr(ours, name) == getattr(theirs, name), name
-        assert ours.section.columns == theirs.section.columns
+        assert (ours.section.columns, ours.section.compared) == (theirs.section.columns, theirs.section.compared)
         assert ours.weights["evidence"].equal(theirs.weights["evidence"])
 
 
-@pytest.mark.parametrize(("parties", "victim"), [(2, "lab"), (2, "clinic"), (3, "insurer")])
-def test_killed_in_each_section(world: Any, attempt: Any, parties: int, victim: str) -> None:
-    over, uncut = world(parties, "psi"), attempt()
+@pytest.mark.parametrize(
+    ("parties", "victim", "train"),
+    [
+        (2, "lab", {}),
+        (2, "clinic", {}),
+        (3, "insurer", {}),
+        (2, "lab", {"correlations": True}),
+        (2, "clinic", {"correlations": True}),
+        (2, "lab", {"epsilon": None, "worth": True}),
+        (2, "clinic", {"epsilon": None, "worth": True}),
+    ],
+)
+def test_killed_in_each_section(world: Any, attempt: Any, parties: int, victim: str, train: dict[str, Any]) -> None:
+    over, uncut = world(parties, "psi"), attempt(train)
     with Sections() as found:
         whole = uncut(over)
-    assert [found.seen[0], found.seen[1], found.seen[-1]] == ["both", "block 0", "open"]
+    ends = ["products", "open"] if "correlations" in train else ["open"]
+    assert found.seen == ["both", *(f"block {number}" for number in range(len(uncut.plan(over).blocks))), *ends]
     for section in found.seen:
-        first = attempt()
+        first = attempt(train)
         with Sections(victim, section):
             assert any(isinstance(result, KilledError) for result in first.raw(over)), section
         second = first.again(over)
         assert section not in ("both", "block 0") or second.resume_from is None
-        assert section != "open" or second.resume_from
+        assert section not in ends or second.resume_from
         assert_same(second(over), whole)
         for a in over.data:
             for b in over.data:
                 assert a == b or set(shares(second, a, b)) <= set(shares(uncut, a, b))
+
+
+@pytest.mark.parametrize("victim", ["clinic", "lab"])
+def test_killed_after_each_block(world: Any, attempt: Any, tmp_path: Path, victim: str) -> None:
+    """Before its checkpoint is on the disk, and once it is; with checkpoints in files, as a node keeps them."""
+    over, saved, of = world(2, "psi"), list[str](), attempt()
+    whole, resumed = attempt()(over), []
+    of.state.checkpoints = {name: FileCheckpoints(tmp_path / name) for name in over.data}
+    with mock.patch.object(FileCheckpoints, "save", dying(victim, saved, FileCheckpoints.save)):
+        while any(isinstance(result, KilledError) for result in of.raw(over)):
+            of = of.again(over)
+            resumed.append(of.resume_from)
+    names = [f"block-{number + 1:06}" for number in range(len(of.plan(over).blocks))]
+    assert set(saved) == {f"{name}{end}" for name in names for end in ("", " written")}
+    assert list(dict.fromkeys(resumed)) == [None, *names]
+    assert len(names) == 3
+    assert_same(of(over), whole)
 
 
 def test_the_coordinator_is_killed_before_any_of_its_messages(world: Any, attempt: Any) -> None:

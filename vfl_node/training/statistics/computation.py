@@ -20,13 +20,13 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from vfl_node.crypto.shares.cells import mask_cells, sum_cells
+from vfl_node.crypto.shares.cells import OwnCells, mask_cells, sum_cells
 from vfl_node.crypto.shares.functions import split_pair
 from vfl_node.crypto.shares.machine import ShareMachine
 from vfl_node.crypto.shares.noise import draw_noise
 from vfl_node.crypto.shares.operations import known_product, mask_apart, mask_known, reveal
 from vfl_node.crypto.shares.ring import Ring
-from vfl_node.crypto.shares.values import Shared
+from vfl_node.crypto.shares.values import Opened, Shared
 from vfl_node.training.shares.candidates import Candidates
 from vfl_node.training.statistics.correlations import multiply_rows
 from vfl_node.training.statistics.exact import ExactFigures, summarise
@@ -107,9 +107,7 @@ async def compute(
             continue
         machine.begin(f"block {number}")
         mine = own.cells.select(block.first, block.last) if own and machine.place == block.owner else None
-        cells = await mask_cells(machine, block.owner, plan.rows, width, mine)
-        (found,) = await machine.run(sum_cells(cells, values))
-        sums.append(found.part)
+        sums.append((await sum_block(machine, block.owner, width, values, mine)).part)
         await after(number, tuple(sums))
     products = None
     if plan.correlations:
@@ -126,6 +124,21 @@ async def compute(
         of_others = [part[len(plan.groups) :] for block, part in zip(plan.blocks, sums, strict=True) if block.owner]
         worth = np.maximum(await find_worth(machine, await _split_sums(machine, of_others), plan.judged), 0.0)
     return StatisticsOutcome(exact=exact, worth=worth)
+
+
+async def sum_block(machine: ShareMachine, owner: int, width: int, values: Opened, mine: OwnCells | None) -> Shared:
+    """Sums of numbers of rows by cells of one party, [groups, cells].
+
+    Args:
+        machine: of whoever runs it.
+        owner: place of that party.
+        width: how many cells a row has.
+        values: the numbers, [groups, n].
+        mine: the cells, at their owner; None elsewhere.
+    """
+    cells = await mask_cells(machine, owner, values.mask.shape[1], width, mine)
+    (found,) = await machine.run(sum_cells(cells, values))
+    return found
 
 
 async def _mark_shared(machine: ShareMachine, plan: StatisticsPlan, own: StatisticsOwn | None) -> Shared:

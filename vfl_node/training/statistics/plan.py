@@ -16,6 +16,9 @@ from vfl_node.training.statistics.exact_plan import ExactPlan
 BLOCK_CELLS = 1 << 26
 """Cells that are masked and counted at a time: so memory is bounded, whatever the number of columns is."""
 
+MOST_COMPARED = 500
+"""Columns of all parties together that are compared with each other, at most: each pair has a number in the report."""
+
 SCORE_GROUPS = 10
 """Groups of about as many records of the active party, by its own score."""
 

@@ -17,7 +17,7 @@ from vfl_node.training.statistics.computation import Sums, compute
 from vfl_node.training.statistics.config import MOST_COLUMNS, MOST_ROWS, Statistics
 from vfl_node.training.statistics.disclosures import learns
 from vfl_node.training.statistics.exact_plan import CONSTANTS
-from vfl_node.training.statistics.plan import StatisticsPlan
+from vfl_node.training.statistics.plan import MOST_COMPARED, StatisticsPlan
 from vfl_node.training.statistics.section import StatisticsSection
 from vfl_node.transport.generated.vfl.v1.shares_pb2 import DealingTerms, ShareContext
 
@@ -50,6 +50,7 @@ class StatisticsProgram(Program[StatisticsPlan]):
     def fits(self, said: DealingTerms) -> bool:
         whole = said.batch_rows == said.rows == said.divisor
         fits = whole and said.rows <= MOST_ROWS and max(said.widths) <= MOST_COLUMNS
+        fits = fits and not (self._section.correlations and sum(said.widths) > MOST_COMPARED)
         return fits and said.epoch <= len(self.plan(said).blocks)
 
     def steps(self, plan: StatisticsPlan) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pydantic import Field
+from typing_extensions import override
 
 from vfl_node.training.section import Count, Section, Share, TrainerSection
 from vfl_node.training.shares.privacy import Privacy
@@ -163,6 +164,14 @@ class StatisticsSection(TrainerSection):
         "asked for",
     )
     compared: ComparedColumns | None = Field(default=None, description="null where the job does not ask for it")
+
+    @property
+    @override
+    def verdict(self) -> tuple[str, str]:
+        count = len(self.columns)
+        return f"Done. {count:,} column{'s were' if count != 1 else ' was'} counted, and no model was trained.", (
+            "What each says of the label stands below. Whether federating helps, a training measures."
+        )
 
     def words(self, training: ReportedTraining) -> TrainingWords:
         """A table of all columns, the strongest first, and the bins of its own strongest ones."""

@@ -39,7 +39,7 @@ from vfl_node.training.statistics.correlations import read_matrix
 from vfl_node.training.statistics.disclosures import learns
 from vfl_node.training.statistics.figures import DIGITS
 from vfl_node.training.statistics.inputs import StatisticsInputs, digest_of, prepare
-from vfl_node.training.statistics.plan import StatisticsPlan
+from vfl_node.training.statistics.plan import MOST_COMPARED, StatisticsPlan
 from vfl_node.training.statistics.program import StatisticsProgram
 from vfl_node.training.statistics.section import ColumnName, ComparedColumns, CountedColumn, LinearScore, StatisticsSection
 from vfl_node.training.statistics.told import ToldColumns, tell_columns, tell_exact
@@ -100,14 +100,18 @@ async def _count(
     session: Session, data: TrainingData, checkpoints: Checkpoints, resume: str | None, traffic: Sequence[Traffic]
 ) -> Trained:
     section, program, rows = Statistics.section_of(session.job), StatisticsProgram(session.job), len(data.alignment)
+    _check_size(section, rows)
+    own_widths = [len((data.whole or data.table).columns)]
+    agreement.check_room(session, rows, own_widths, program.party_bytes(rows, own_widths, rows))
     seed = await toss(session, session.randomness.derive("toss"))
     schedule = Schedule(seed, rows, section.seed, session.attempt.split)
     inputs = prepare(session, data)
     width = len(inputs.columns.columns)
-    _check_size(rows, width)
+    _check_size(section, rows, [width])
     salt = session.randomness.derive("mark of inputs").bytes(agreement.DIGEST_BYTES)
     own = Brought(width, digest_of(inputs.own, salt), rows, float(rows), schedule.fingerprint)
     context = await agreement.agree(session, program, own)
+    _check_size(section, rows, context.widths)
     agreement.check_room(session, rows, context.widths, program.party_bytes(rows, context.widths, rows))
     steps = ShareSteps(session, checkpoints, schedule.fingerprint, context.context, "block")
     start = _from_tensors(steps, resume)
@@ -253,16 +257,30 @@ def _to_rows(values: NDArray[np.float64]) -> tuple[tuple[float | None, ...], ...
     return tuple(tuple(None if np.isnan(value) else round(float(value), DIGITS) for value in row) for row in values)
 
 
-def _check_size(rows: int, width: int) -> None:
-    """Refuse more rows or columns than numbers and messages have room for. Raises UsageError (``E_SIZE``)."""
-    if rows > MOST_ROWS or width > MOST_COLUMNS:
-        what = f"{rows:,} shared rows" if rows > MOST_ROWS else f"{width:,} columns"
-        raise UsageError(
-            f"statistics take {MOST_ROWS:,} rows and {MOST_COLUMNS:,} columns at most, not {what}",
-            code="E_SIZE",
-            hint="leave columns out, or let fewer records take part (align.at_most)",
-            for_peer="it has too many rows or columns for statistics",
-        )
+def _check_size(section: Statistics, rows: int, widths: Sequence[int] = ()) -> None:
+    """Refuse more rows or columns than numbers and messages have room for. Raises UsageError (``E_SIZE``).
+
+    Args:
+        section: of the job.
+        rows: of the shared order.
+        widths: numbers of columns of each party, as far as they are known.
+    """
+    most, hint = f"{MOST_ROWS:,} rows and {MOST_COLUMNS:,} columns", "leave columns out"
+    if rows > MOST_ROWS:
+        what, hint = f"{rows:,} shared rows", "let fewer records take part (align.at_most)"
+    elif max(widths, default=0) > MOST_COLUMNS:
+        what = f"{max(widths):,} columns"
+    elif section.correlations and sum(widths) > MOST_COMPARED:
+        most, what = f"{MOST_COMPARED:,} columns of all parties with correlations", f"{sum(widths):,}"
+        hint = "leave columns out, or say statistics.correlations: false"
+    else:
+        return
+    raise UsageError(
+        f"statistics take {most} at most, not {what}",
+        code="E_SIZE",
+        hint=hint,
+        for_peer="it has too many rows or columns for statistics",
+    )
 
 
 def _from_tensors(steps: ShareSteps, resume: str | None) -> Sums:
