@@ -205,6 +205,8 @@ class StatisticsSection(TrainerSection):
             "Bits that a column says of the label beyond a score of the active party's own columns. Of one that says nothing "
             "they are 0 on average; by chance up to 20 divided by the number of shared records."
         )
+        if self.area_alone is not None:
+            note += f" The own score alone has an AUC of {self.area_alone:.3f}."
         heads = "Column", "Bits", "AUC with it, about"
         return (
             (FigureTable("What columns add to the active party's own", heads, tuple(rows[:MOST_PAIRS]), note),) if rows else ()
