@@ -26,9 +26,7 @@ from experiments.florist.experiment import ACTIVE, PASSIVE, Drawn, randomness_of
 from experiments.hidden.experiment import run_in_memory
 from experiments.inference.experiment import Work
 from vfl_node.alignment.alignment import NOT_MINE, Alignment, PeerFacts
-from vfl_node.crypto.shares.bits import Bits
 from vfl_node.crypto.shares.ring import Ring, decode
-from vfl_node.crypto.shares.values import Shared
 from vfl_node.data.tables import CategoricalColumn, Table, values_of
 from vfl_node.job import Job
 from vfl_node.job.alignment import ALIGNMENTS
@@ -36,10 +34,10 @@ from vfl_node.metrics.classes import auc
 from vfl_node.training.shares.binned import BinnedColumns
 from vfl_node.training.trainer import Trained
 from vfl_node.training.trees.config import Trees
+from vfl_node.training.trees.kept import join_shares
 from vfl_node.training.trees.plan import SCORE_FRACTION
 from vfl_node.training.trees.section import TreesSection
 from vfl_node.training.trees.trainer import TreesTrainer
-from vfl_node.training.trees.tree import Tree
 
 DEALER = "notary"
 
@@ -124,15 +122,12 @@ class Model:
         columns = {name: BinnedColumns.from_json(found.encoder or "") for name, found in results.items()}
         width = sum(cls._width(each) for each in columns.values())
 
-        def added(name: str) -> list[Ring]:
-            return [found.weights[name].numpy().view(np.uint64) for found in results.values()]
+        def added(index: int) -> list[Ring]:
+            return [found.weights[f"share {index}"].numpy().view(np.uint64) for found in results.values()]
 
-        levels = [np.bitwise_xor(*added(f"chosen {level}")) for level in range(train.depth)]
-        leaves = np.add(*added("leaves"))
-        trees = [
-            Tree(tuple(Bits(level[number]) for level in levels), Shared(each, SCORE_FRACTION))
-            for number, each in enumerate(leaves)
-        ]
+        levels = [np.bitwise_xor(*added(1 + level)) for level in range(train.depth)]
+        leaves = np.add(*added(1 + train.depth))
+        trees = join_shares([np.zeros(1, np.uint64), *levels, leaves], train.depth)[1]
         return cls(np.stack([tree.flags(width) for tree in trees]), decode(leaves, SCORE_FRACTION), columns)
 
     @staticmethod

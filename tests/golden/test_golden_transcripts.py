@@ -76,6 +76,7 @@ JOBS = {
     "statistics": "statistics: {bins: 4, correlations: true}",
     "statistics-exact": "statistics: {bins: 4, epsilon: null, worth: true}",
     "trees-squares": f"{INTERSECTION}{TREES}, task: regression, reveal: none, leaves: none, metrics_by: none}}",
+    "trees-epsilon": f"{INTERSECTION}{TREES}, epsilon: 5}}",
     "hidden-layers": f"{INTERSECTION}{HIDDEN}, epsilon: null, batch_size: 50, layers: [3], classes: 3}}",
 }
 """Name of a transcript → what its job says beside its parties."""

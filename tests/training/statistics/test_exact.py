@@ -43,22 +43,28 @@ class Plain:
     least: int
 
     @property
+    def labels(self) -> np.ndarray:
+        return pool(self.counts[:, :2], self.least)
+
+    @property
     def evidence(self) -> np.ndarray:
-        counts = self.counts[:, :2].astype(float)
-        small = (counts < self.least).any(axis=1)
-        pool = counts[small].sum(axis=0)
-        counts[small] = pool
-        silent = small & (pool < self.least).any()
-        logs = np.log(counts + 0.5) - np.log(np.maximum(self.counts[:, :2].sum(axis=0), 1))
-        return np.where(silent, 0.0, logs[:, 1] - logs[:, 0])
+        counts = self.labels
+        logs = np.log(counts + 0.5) - np.log(np.maximum(counts.sum(axis=0), 1))
+        weights = np.where(counts.any(axis=1), logs[:, 1] - logs[:, 0], 0.0)
+        return np.where(counts[:-1].any(axis=1), weights[:-1], weights[-1])
 
     @property
     def apart(self) -> np.ndarray:
-        return _apart(self.counts[:, 1], self.counts[:, 0])
+        return _apart(self.labels[:, 1], self.labels[:, 0])
 
     @property
     def information(self) -> float:
-        return float(self.apart @ self.evidence)
+        return float(self.apart[:-1] @ self.evidence + self.apart[-1] * self._of_pool)
+
+    @property
+    def _of_pool(self) -> float:
+        small = (self.counts[:, :2] < self.least).any(axis=1)
+        return float(self.evidence[small][0]) if small.any() else 0.0
 
     @property
     def distance(self) -> float:
@@ -66,21 +72,29 @@ class Plain:
 
     @property
     def chi_square(self) -> float:
-        table = self.counts[self.counts[:, :2].sum(axis=1) > 0, :2]
-        return float(chi2_contingency(table, correction=False).statistic) if table.any(axis=0).all() else 0.0
+        table = self.labels[self.labels.any(axis=1)]
+        return float(chi2_contingency(table, correction=False).statistic) if len(table) else 0.0
 
     @property
     def chi_square_off(self) -> float:
-        bins = self.counts[:, :2].sum(axis=1)
-        cross = np.abs(self.apart) * np.prod(self.counts[:, :2].sum(axis=0)) / np.maximum(bins, 1)
+        bins = self.labels.sum(axis=1)
+        cross = np.abs(self.apart) * np.prod(self.labels.sum(axis=0)) / np.maximum(bins, 1)
         return 1e-4 * self.chi_square + 0.03 + 3e-8 * float(cross.sum())
 
     @property
     def stability(self) -> float:
-        trained, held = self.counts[:, :2].sum(axis=1), self.counts[:, 2:].sum(axis=1)
-        if not trained.any() or not held.any():
+        groups = np.stack([self.counts[:, :2].sum(axis=1), self.counts[:, 2:].sum(axis=1)], axis=1)
+        trained, held = pool(groups, self.least).T
+        if not trained.any():
             return 0.0
         return float(_apart(held, trained) @ np.log((held + 0.5) / held.sum() / (trained + 0.5) * trained.sum()))
+
+
+def pool(counts: np.ndarray, least: int) -> np.ndarray:
+    """Both numbers of bins, [B, 2] → [B + 1, 2]: those of small bins together are the last ones, or 0 where they are small."""
+    small = (counts < least).any(axis=1)
+    rest = counts[small].sum(axis=0)
+    return np.append(np.where(small[:, None], 0, counts), [rest * (rest >= least).all()], axis=0).astype(float)
 
 
 def _apart(one: np.ndarray, other: np.ndarray) -> np.ndarray:
@@ -123,7 +137,7 @@ def test_figures_of_any_numbers(parties: int, groups: int, high: int) -> None:
     counts = many(high, groups)
     run, cost = runs(counts, PLANS[parties], parties)
     check(counts, PLANS[parties], run, parties)
-    assert cost.rounds == 21
+    assert cost.rounds == 26
 
 
 def edges() -> Iterator[tuple[str, Callable[[np.ndarray], Any]]]:
@@ -182,7 +196,7 @@ def test_small_bins_are_pooled_and_their_weight_is_that_of_the_pool() -> None:
     assert found.evidence[1] == found.evidence[2] == found.evidence[4] == round(expected, 2)
     counts = np.array([[100, 50], [5, 3], [60, 60]])
     (found, _) = runs(counts, ExactPlan((3,), (0,), LEAST))[0].results
-    np.testing.assert_array_equal(found.evidence, [-0.31, 0, 0.38])
+    np.testing.assert_array_equal(found.evidence, [-0.31, 0, 0.37])  # of 160 and 110 records
 
 
 def test_other_masks_tell_the_same() -> None:
@@ -203,7 +217,7 @@ def test_a_part_of_the_columns_at_a_time_finds_the_same(monkeypatch: pytest.Monk
     np.testing.assert_array_equal(whole.results[0].evidence, parts.results[0].evidence)
 
 
-@pytest.mark.parametrize(("bins", "rounds"), [(32, 21), (33, 23), (128, 23), (129, 26)])
+@pytest.mark.parametrize(("bins", "rounds"), [(32, 26), (33, 29), (128, 29), (129, 32)])
 def test_rounds_grow_with_the_widest_column(bins: int, rounds: int) -> None:
     counts = RNG.integers(0, 100, (bins + 2, 2))
     run, cost = runs(counts, ExactPlan((bins, 2), (0, 1), LEAST))

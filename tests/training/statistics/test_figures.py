@@ -6,6 +6,11 @@ import numpy as np
 import pytest
 from scipy.stats import chi2_contingency, ks_2samp
 
+from vfl_node.alignment.alignment import Alignment
+from vfl_node.data.identifiers import Identifiers
+from vfl_node.data.tables import CategoricalColumn, NumericColumn, Table
+from vfl_node.job.alignment import ALIGNMENTS
+from vfl_node.training.statistics.columns import CountedColumns
 from vfl_node.training.statistics.figures import (
     Pooled,
     diverge,
@@ -14,7 +19,8 @@ from vfl_node.training.statistics.figures import (
     measure_independence,
     pool,
 )
-from vfl_node.training.statistics.told import FIGURES, ToldColumns, fit_totals
+from vfl_node.training.statistics.told import FIGURES, ToldColumns, fit_totals, tell_columns
+from vfl_node.training.trainer import TrainingData
 
 COUNTS = np.array([[900.0, 40.0], [700.0, 90.0], [500.0, 160.0], [300.0, 210.0], [90.0, 50.0]])
 """Of label 0 and 1 by bin; the last one has missing values."""
@@ -46,7 +52,7 @@ def test_chi_squared_is_that_of_scipy() -> None:
 
 def test_distance_is_that_of_scipy() -> None:
     bins = np.arange(5).repeat(COUNTS[:, 0].astype(int)), np.arange(5).repeat(COUNTS[:, 1].astype(int))
-    assert measure_distance(COUNTS) == pytest.approx(ks_2samp(*bins).statistic)
+    assert measure_distance(together(COUNTS), 0.0) == (pytest.approx(ks_2samp(*bins).statistic), 0.0)
 
 
 MISSING = [100.0, 30.0]
@@ -87,8 +93,11 @@ def test_what_has_too_few_records_says_nothing(counts: np.ndarray) -> None:
     pooled = together(counts)
     assert len(pooled.counts) == 0
     assert find_evidence(pooled).tolist() == [0.0] * len(counts)
-    assert diverge(pooled.counts[:, 1], pooled.counts[:, 0], np.zeros(0)) == (0.0, 0.0)
-    assert measure_independence(pooled, 0.0) == (0.0, 0)
+    assert np.isnan(diverge(pooled.counts[:, 1], pooled.counts[:, 0], np.zeros(0))).all()
+    assert np.isnan(measure_distance(pooled, 0.0)).all()
+    value, freedom = measure_independence(pooled, 0.0)
+    assert np.isnan(value)
+    assert freedom == 0
 
 
 def test_bins_need_more_records_than_noise_has() -> None:
@@ -143,12 +152,12 @@ def test_all_columns_have_the_same_totals() -> None:
     assert fit_totals(noisy, 0.0) is noisy
 
 
-SAID = np.array([0.3, 0.01, 0.2, 15.0, 4.0, 0.02])
+SAID = np.array([0.3, 0.01, 0.2, 0.02, 15.0, 4.0, 0.02])
 
 
 @pytest.mark.parametrize(
     ("place", "value"),
-    [("iv", -0.1), ("iv", np.nan), ("iv", np.inf), ("ks", 1.5), ("ks", np.nan), ("chi2", -1.0), ("freedom", 1e9),
+    [("iv", -0.1), ("iv", 1e308), ("iv", np.inf), ("ks", 1.5), ("chi2", -1.0), ("freedom", 2.5), ("freedom", 1e9),
      ("freedom", -1.0), ("iv_noise", -0.1), ("stability", -0.1), ("stability", np.inf)],
 )  # fmt: skip
 def test_figures_that_cannot_be_are_refused(place: str, value: float) -> None:
@@ -163,3 +172,52 @@ def test_figures_that_cannot_be_are_refused(place: str, value: float) -> None:
 def test_another_number_of_figures_is_refused(columns: int) -> None:
     with pytest.raises(ValueError, match="reshape"):
         ToldColumns.from_values(np.tile(SAID, 2), columns)
+
+
+def tell(counts: np.ndarray, deviation: float, held_out: np.ndarray | None = None, levels: bool = False) -> ToldColumns:
+    """The figures of one column with these numbers, [bins, 2], and none missing; its own table has the same."""
+    own = counts.sum(axis=1).astype(int)
+    values = np.repeat(np.arange(len(own)), own)
+    cells = CategoricalColumn(values, tuple("abcdefghij"[: len(own)])) if levels else NumericColumn(values.astype(float))
+    table = Table(Identifiers.from_items(b"%d" % row for row in range(len(values))), {"x": cells})
+    columns = CountedColumns.fit(table, len(counts), 1)
+    data = TrainingData(Alignment(ALIGNMENTS["psi"], "curve25519", np.arange(len(values)), len(values), {}), table)
+    nothing = np.zeros((1, 2))
+    groups = [np.concatenate([each, nothing])[None] for each in (counts, held_out) if each is not None]
+    return tell_columns(columns, data, np.stack(groups), deviation, 20)
+
+
+def test_figures_of_numbers_with_noise_are_near_those_without() -> None:
+    """Of 300 draws: IV, KS and stability on average within a twentieth and .004 of what they are without noise."""
+    rng, deviation = np.random.default_rng(4), 8.0
+    moved = COUNTS[:, :] * np.array([[1.3], [1.1], [1.0], [0.8], [0.6]])
+    plain = tell(COUNTS, 0.0, moved).figures[0]
+    noisy = []
+    for _ in range(300):
+        counts, held_out = (each + rng.normal(scale=deviation, size=COUNTS.shape) for each in (COUNTS, moved))
+        noisy.append(tell(np.maximum(counts, 0), deviation, held_out).figures[0])
+    for name in ("iv", "ks", "stability"):
+        place = FIGURES.index(name)
+        assert np.nanmean(np.array(noisy)[:, place]) == pytest.approx(plain[place], rel=0.05, abs=0.004), name
+
+
+def test_a_column_that_says_nothing_has_a_small_distance_under_noise() -> None:
+    rng, counts, deviation = np.random.default_rng(5), np.tile([900.0, 100.0], (8, 1)), 20.0
+    noisy = [together(counts + rng.normal(scale=deviation, size=counts.shape), 0) for _ in range(300)]
+    plain = np.mean([measure_distance(each, 0.0)[0] for each in noisy])
+    mended = np.mean([measure_distance(each, deviation)[0] for each in noisy])
+    assert plain > 0.03
+    assert mended < 0.6 * plain
+
+
+def test_what_noise_swallows_is_not_said_to_be_nothing() -> None:
+    told = tell(np.array([[500.0, 12.0], [300.0, 25.0], [200.0, 40.0]]), 30.0)
+    (column,) = told.columns("lab")
+    assert (column.iv, column.ks, column.chi2, column.freedom, column.p_value) == (None,) * 5
+    assert {each.woe for each in column.bins} == {0.0}
+
+
+def test_categories_have_no_distance() -> None:
+    (column,) = tell(COUNTS[:4], 0.0, levels=True).columns("lab")
+    assert column.ks is None
+    assert column.iv == pytest.approx(plain_value(COUNTS[:4]), abs=1e-5)

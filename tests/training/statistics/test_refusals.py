@@ -45,9 +45,9 @@ def test_statistics_are_a_job_of_their_own() -> None:
         ({"statistics": {"epsilon": 0}}, "epsilon"),
         ({"statistics": {"classes": 3}}, "classes"),
         ({"parties": {"active": "bank", "passive": "telco"}}, "coordinator"),
-        ({"align": {"protocol": "apsi", "obfuscation": {"size": 50}}}, "epsilon must be null with align.protocol: apsi"),
-        ({"align": {"protocol": "psu", "dummies": 5}}, "epsilon must be null with align.dummies"),
-        ({"parties": {"active": "a", "passive": ["b", "c"], "coordinator": "d"}}, "must be null with align.protocol: psu"),
+        ({"align": {"protocol": "apsi", "obfuscation": {"size": 50}}}, "do not run with align.protocol: apsi"),
+        ({"align": {"protocol": "psu", "dummies": 5}}, "do not run with align.dummies"),
+        ({"parties": {"active": "a", "passive": ["b", "c"], "coordinator": "d"}}, "do not run with align.protocol: psu"),
         ({"serve": {"to": "active"}}, "serve"),
         ({"export": {"joint": "active"}}, "export"),
     ],
@@ -55,6 +55,9 @@ def test_statistics_are_a_job_of_their_own() -> None:
 def test_jobs_that_are_refused(changed: dict[str, Any], words: str) -> None:
     with pytest.raises(ValidationError, match=words):
         Job.model_validate({**JOB, **changed})
+    if "do not run" in words:
+        with pytest.raises(ValidationError, match=words):
+            Job.model_validate({**JOB, **changed, "statistics": {"epsilon": None}})
 
 
 @pytest.mark.parametrize(

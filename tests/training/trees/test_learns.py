@@ -167,6 +167,15 @@ def test_metrics_of_several_classes_are_the_mean_area(world: Any, attempt: Any, 
     assert results[0].results.metrics["auc"] == pytest.approx(expected, abs=0.01)
 
 
+@pytest.mark.parametrize("metrics_by", ["histogram", "none"])
+def test_rows_held_out_are_named_whether_or_not_they_are_measured(world: Any, attempt: Any, metrics_by: str) -> None:
+    over = world(people=200)
+    results = attempt({"metrics_by": metrics_by}, {"test_fraction": 0.4, "metrics": ["auc"]})(over)
+    trained, tested = results[0].rows
+    assert len(results[0].held_out) == len(over) - trained > 0
+    assert tested == len(results[0].held_out)
+
+
 @pytest.mark.parametrize("classes", [2, 3])
 def test_each_party_gets_its_own_splits_and_the_active_one_the_leaves(world: Any, attempt: Any, classes: int) -> None:
     over, of = world(3, people=400, classes=classes, seed=SEED), attempt({"classes": classes})

@@ -35,6 +35,7 @@ FAR_OFF = 5.0
     ("parties", "train"),
     [
         (2, {}),
+        (2, {"epsilon": 50, "depth": 2}),
         pytest.param(3, {}, marks=pytest.mark.slow),
         pytest.param(2, {"task": "regression"}, marks=pytest.mark.slow),
         (2, {"classes": 3, "trees": 1}),

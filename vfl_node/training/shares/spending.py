@@ -22,8 +22,13 @@ _KINDS: dict[UnboundedModel, str] = {
     "taylor": "a model of train.loss: taylor",
     "exact": "a regression without noise (train.epsilon: null)",
     "boosted-trees": "boosted trees (train.algorithm: trees)",
-    "rounded-statistics": "statistics without noise (statistics.epsilon: null)",
 }
+
+_ROUNDED = (
+    "NO BOUND: nothing bounds what statistics without noise (statistics.epsilon: null) tell about records and labels. Small "
+    "bins are taken together and figures are rounded, but two jobs whose records differ in one can tell whether that one is "
+    "shared, and its label. So can two columns of one job that their owner has made to differ in one record."
+)
 
 
 def mu_of_job(model: float | None, metrics: float | None, *, held_out: bool) -> float:
@@ -69,6 +74,8 @@ def unbounded_warning(kind: UnboundedModel, evaluate: Evaluate, shared: int | No
         evaluate: the job's section.
         shared: how many records are shared at most; None: nobody says.
     """
+    if kind == "rounded-statistics":
+        return _ROUNDED
     said = f"NO BOUND: nothing bounds what {_KINDS[kind]} tells about records and labels once it is opened."
     if shared is None:
         return f"{said} The fewer records are shared and the more columns a party has, the better it reads their labels."

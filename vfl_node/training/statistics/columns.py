@@ -74,7 +74,7 @@ class CountedColumns(StoredEncoder):
         found = np.zeros((len(table), len(self.columns)))
         for place, column in enumerate(self.columns):
             if isinstance(column, Cuts):
-                mean, deviation = transforms.moments(_present(whole, column.name))
+                mean, deviation = transforms.moments(_cut_ends(_present(whole, column.name)))
                 values = (values_of(table.columns[column.name]) - mean) / (deviation or 1.0)
                 found[:, place] = np.where(np.isnan(values), 0.0, values)
         return found
@@ -111,6 +111,11 @@ class CountedColumns(StoredEncoder):
     @property
     def _binned(self) -> BinnedColumns:
         return BinnedColumns(columns=self.columns)
+
+
+def _cut_ends(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The same with the smallest and the largest hundredth cut off, so that few values do not decide how all are scaled."""
+    return np.clip(values, *np.quantile(values, (0.01, 0.99)))
 
 
 def _present(table: Table, name: str) -> NDArray[np.float64]:

@@ -122,7 +122,7 @@ async def compute(
     exact, worth = await summarise(machine, counts, plan.exact), None
     if plan.worth:
         of_others = [part[len(plan.groups) :] for block, part in zip(plan.blocks, sums, strict=True) if block.owner]
-        worth = await find_worth(machine, await _split_sums(machine, of_others), plan.judged)
+        worth = np.maximum(await find_worth(machine, await _split_sums(machine, of_others), plan.judged), 0.0)
     return StatisticsOutcome(exact=exact, worth=worth)
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 from typing_extensions import override
 
-from vfl_node.gdp import MOST_EPSILON
+from vfl_node.gdp import MOST_EPSILON, Exposure
 from vfl_node.job.alignment import ALIGNMENTS
+from vfl_node.job.evaluate import Evaluate
 from vfl_node.job.training import ALWAYS, TrainerParts, TrainingJob, Traits
 from vfl_node.settings.limits import UnboundedModel
 from vfl_node.training.shares.config import SharesConfig
@@ -92,8 +94,12 @@ class Statistics(SharesConfig):
         return "rounded-statistics" if self.epsilon is None else None
 
     @override
+    def opens(self, evaluate: Evaluate, shared: int | None = None) -> Exposure:
+        return replace(super().opens(evaluate, shared), anew=self.epsilon is None)  # other bins, and other records held out
+
+    @override
     def check(self, job: TrainingJob) -> None:
-        """As the base: numbers of records are opened to passive parties only where these may know how many are shared."""
+        """As the base: passive parties get figures only where they may know how many records are shared."""
         super().check(job)
         if self.correlations and self.epsilon is None:
             raise ValueError("statistics.correlations needs statistics.epsilon: without noise products of columns tell of rows")
@@ -102,9 +108,9 @@ class Statistics(SharesConfig):
         spec = ALIGNMENTS[job.align.protocol]
         hidden = "passive" in spec.intersection_hidden_from
         hidden |= len(job.parties.passive) > 1 and not spec.every_row_is_shared
-        if self.epsilon is not None and (hidden or job.align.dummies):
+        if hidden or job.align.dummies:
             why = "align.dummies" if job.align.dummies else f"align.protocol: {job.align.protocol}"
             raise ValueError(
-                f"statistics.epsilon must be null with {why}: passive parties get numbers of shared records in their bins, "
-                "which tell how many there are, and that is hidden from them"
+                f"statistics do not run with {why}: figures of their columns tell passive parties how many records are shared, "
+                "and that is hidden from them. Say align: {protocol: psi}, or psu with one passive party and without dummies"
             )

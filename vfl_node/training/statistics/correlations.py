@@ -39,6 +39,8 @@ FRACTION = 12
 BESIDE = 2
 """What the active party has beside its columns: a constant, and the label less a half."""
 
+_LEAST_VARIANCES = 6.0  # of a column, in deviations of its noise
+
 _AT_ONCE = 1 << 22
 """Numbers of rows that are multiplied at a time."""
 
@@ -63,8 +65,9 @@ def scale_rows(values: Floats, *, label: NDArray[np.int64] | None = None) -> Rin
 def noise_of(mu: float, columns: int) -> float:
     """The standard deviation of the noise of each number of the matrix's upper half, over so many columns of all parties.
 
-    With |z|² ≤ R² and |z_i| ≤ :data:`FAR` the squares of the upper half of z·zᵀ sum to (R⁴ + Σ z_i⁴)/2 ≤ (R⁴ + 9·R²)/2. Two
-    neighbouring worlds differ in one record that comes in, or is swapped, or whose label is another one: twice as much.
+    With |z|² ≤ R² and |z_i| ≤ :data:`FAR` the squares of the upper half of z·zᵀ sum to (R⁴ + Σ z_i⁴)/2 ≤ (R⁴ + 9·R²)/2. Both
+    tables are the same in two neighbouring worlds, which differ in one record that comes in, or is swapped, or whose label is
+    another one: twice as much.
     """
     square = 1.25 + LENGTH * columns
     return math.sqrt(square**2 + FAR**2 * square) / mu
@@ -108,22 +111,38 @@ async def multiply_rows(
     return np.asarray(matrix + np.triu(matrix, 1).T)
 
 
+@dataclass(frozen=True)
+class Area:
+    """How well a linear score tells the labels, as an area under the curve, about.
+
+    Attributes:
+        value: of it.
+        low, high: between which it is in 95 % of cases, by the noise.
+    """
+
+    value: float
+    low: float
+    high: float
+
+
 @dataclass(frozen=True, eq=False)
 class ColumnsTogether:
     """What the matrix says.
 
     Attributes:
-        values: float64[d, d], correlations of all columns; NaN where a column does not vary.
-        noise: the standard deviation of each, about.
+        values: float64[d, d], correlations of all columns; NaN where a column does not vary, or less than noise does.
+        noise: float64[d, d], the standard deviation of each; NaN likewise.
         inflation: float64[d], the variance inflation factor of each; NaN likewise.
-        areas: for each number of parties from the active one on, in the order of the job, how well a linear score of their
-            columns tells the labels, as an area under the curve, about.
+        most_inflation: about the largest one that two columns can have under this noise.
+        areas: of the columns of the active party, then with those of each further one, in the order of the job; empty where the
+            label does not vary.
     """
 
     values: Floats
-    noise: float
+    noise: Floats
     inflation: Floats
-    areas: tuple[float, ...]
+    most_inflation: float
+    areas: tuple[Area, ...]
 
 
 def read_matrix(matrix: Floats, widths: Sequence[int], deviation: float) -> ColumnsTogether:
@@ -133,33 +152,48 @@ def read_matrix(matrix: Floats, widths: Sequence[int], deviation: float) -> Colu
     count = max(matrix[active, active], 1.0)
     means = matrix[active, order] / count
     covariance = matrix[np.ix_(order, order)] / count - np.outer(means, means)
-    noise = deviation / count
-    varies = np.diag(covariance) > max(4 * noise, 1e-9)
+    of_products = deviation / count
+    varies = np.diag(covariance) > max(_LEAST_VARIANCES * of_products, 1e-9)
     scale = np.where(varies, np.sqrt(np.maximum(np.diag(covariance), 1e-12)), np.nan)
     values = np.clip(covariance / np.outer(scale, scale), -1, 1)
-    inflation = np.full(len(order) - 1, np.nan)
+    noise = of_products * np.sqrt(1 + np.add.outer(means**2, means**2)) / np.outer(scale, scale)
     kept = np.flatnonzero(varies[:-1])
+    inflation, least = np.full(len(order) - 1, np.nan), _least_eigenvalue(noise, kept)
     if len(kept):
-        inflation[kept] = np.diag(np.linalg.inv(_bound_below(values[np.ix_(kept, kept)], noise)))
+        inflation[kept] = np.diag(np.linalg.inv(_bound_below(values[np.ix_(kept, kept)], least)))
     ends = np.cumsum([active, *widths[1:]])
-    areas = tuple(_area(values, kept[kept < end], means[-1] + 0.5, noise) for end in ends) if varies[-1] else ()
-    return ColumnsTogether(values[:-1, :-1], noise, inflation, areas)
+    areas = tuple(_find_area(values, noise, kept[kept < end], means[-1] + 0.5) for end in ends) if varies[-1] else ()
+    return ColumnsTogether(values[:-1, :-1], noise[:-1, :-1], inflation, (1 / least + 0.5) / 2, areas)
 
 
-def _bound_below(correlations: Floats, noise: float) -> Floats:
-    """The nearest matrix whose smallest eigenvalue is no less than what noise alone gives: 2·noise·√d."""
+def _least_eigenvalue(noise: Floats, columns: NDArray[np.int64]) -> float:
+    """The smallest eigenvalue that is not noise alone: a matrix of noise has some of 2·σ·√d."""
+    if not len(columns):
+        return 1.0
+    within = noise[np.ix_(columns, columns)]
+    return max(1e-4, 2 * float(np.sqrt((within**2).mean())) * math.sqrt(len(columns)))
+
+
+def _bound_below(correlations: Floats, least: float) -> Floats:
+    """The nearest matrix without a smaller eigenvalue."""
     values, vectors = np.linalg.eigh((correlations + correlations.T) / 2)
-    least = max(1e-4, 2 * noise * math.sqrt(len(values)))
     return np.asarray((vectors * np.maximum(values, least)) @ vectors.T)
 
 
-def _area(values: Floats, columns: NDArray[np.int64], share: float, noise: float) -> float:
-    """The area under the curve of the best linear score of some columns, by R² with the label less what noise adds to R²."""
+def _find_area(values: Floats, noise: Floats, columns: NDArray[np.int64], share: float) -> Area:
+    """The area of the best linear score of some columns, by R² with the label less what noise adds to R² on average."""
     if not len(columns):
-        return 0.5
-    within, label = _bound_below(values[np.ix_(columns, columns)], noise), values[columns, -1]
-    inverse = np.linalg.inv(within)
-    determined = float(label @ inverse @ label) - noise**2 * float(np.trace(inverse))
+        return Area(0.5, 0.5, 0.5)
+    label, spread = values[columns, -1], noise[columns, -1] ** 2
+    inverse = np.linalg.inv(_bound_below(values[np.ix_(columns, columns)], _least_eigenvalue(noise, columns)))
+    weights = inverse @ label
+    determined = float(label @ weights - spread @ np.diag(inverse))
+    deviation = math.sqrt(4 * float(weights**2 @ spread) + 2 * float(spread @ inverse**2 @ spread))
+    areas = (_area_of(determined + 2 * times * deviation, share) for times in (0, -1, 1))
+    return Area(*areas)
+
+
+def _area_of(determined: float, share: float) -> float:
     determined, share = min(max(determined, 0.0), 0.99), min(max(share, 0.01), 0.99)
     distance = math.sqrt(determined / ((1 - determined) * share * (1 - share)))
     return NormalDist().cdf(distance / math.sqrt(2))

@@ -36,16 +36,18 @@ def learns(job: Job, rows: int | None, widths: Sequence[int]) -> Mapping[str, tu
         ]
         if section.epsilon is None:
             text = (
-                f"weights of evidence of its own bins, to 2 digits; bins with fewer than {section.least_rows:,} records of a "
+                "weights of evidence of its own bins, to 2 digits, and information value, KS, χ² and stability index of each "
+                f"of its columns, rounded; bins with fewer than {section.least_rows:,} records of a label are taken together"
             )
-            text += "label are taken together. And of each of its columns four figures, rounded"
+            if section.worth and name != parties.active:
+                text += f". And of each of its columns the bits it says beyond the columns of {parties.active}, to 3 digits"
         else:
             text = f"how many shared records of each label are in each bin of its own columns{noise}"
         entries.append(Disclosure("statistics", width.get(name), text))
         if name == parties.active:
             text = "of each column of the others its information value, KS, χ² and stability index"
             text += ", rounded" if section.epsilon is None else ", made of what its owner got"
-            text += ", and the bits that it says beyond its own columns" if section.worth else ""
+            text += ", and the bits that it says beyond its own columns, to 3 digits" if section.worth else ""
             others = sum(count for other, count in width.items() if other != name) if width else None
             entries.append(Disclosure("statistics of others", others, text))
         if section.correlations:

@@ -8,10 +8,9 @@ With n₁ and n₀ records of label 1 and 0 in a bin, and N₁ and N₀ in all :
     χ²                    Σ (n₁·N₀ − n₀·N₁)²/((n₁ + n₀)·N₁·N₀), which is Σ (O − E)²/E over bins and both labels
     stability index       Σ (a/A − e/E)·(ln((a + ½)/A) − ln((e + ½)/E))   a records held out, e trained on
 
-**Small bins.** No weight of evidence stands for fewer than ``least_rows`` records of either label: all smaller bins of a column
-are pooled, and each has the weight of the pool. If the pool is too small, too, it gets the numbers of the whole column, whose
-weight of evidence is 0. Its owner sees equal weights, so it may guess which bins are small. KS, χ² and the stability index are
-of all bins as they are.
+**Small bins.** All of this is of bins after :mod:`vfl_node.training.statistics.pooling`: each pair of numbers, of both labels
+and of both groups, takes small bins together by itself. In sums over bins the pool comes last. Each small bin has the weight of
+its pool, and 0 if that is dropped. Its owner sees equal weights, so it may guess which bins are small.
 
 **Numbers.** What is divided is exact, and below 2⁴⁶ (:mod:`vfl_node.training.statistics.quotients`):
 
@@ -26,9 +25,9 @@ information value    46               34          5e-5 of it, and 1e-4
 χ²                   36               2²³         1e-4 of it, .03, and 3e-8·D/(n₁ + n₀) of each bin (.13 at most)
 ===================  ===============  ==========  ===================================================================
 
-and half a step of the rounding each. Without any shared record, or without one of a label, all figures of both labels are 0.
+and half a step of the rounding each. Where no bin is kept and the pool is dropped, all figures of the pair are 0.
 
-Cost: 21 rounds; 23 or 26 where a column has more than 32 or 128 bins.
+Cost: 26 rounds; 29 or 32 where a column has more than 32 or 128 bins. Many columns are computed some at a time, each time anew.
 
 Leaks: of each column the rounded weights of evidence to its owner, and the rounded other figures to it and the active party.
 
@@ -46,9 +45,10 @@ from vfl_node.crypto.shares.logarithm import find_logarithm, normalise
 from vfl_node.crypto.shares.machine import ShareMachine
 from vfl_node.crypto.shares.operations import mask_value, product
 from vfl_node.crypto.shares.rounds import run_beside
-from vfl_node.crypto.shares.steps import Lifted, lift, multiply_bits, negative
+from vfl_node.crypto.shares.steps import Lifted, multiply_bits
 from vfl_node.crypto.shares.values import Opened, Shared
 from vfl_node.training.statistics.exact_plan import GUESS, ExactPlan
+from vfl_node.training.statistics.pooling import Pooled, pool_small
 from vfl_node.training.statistics.quotients import divide
 from vfl_node.training.statistics.telling import Floats, Unit, tell
 
@@ -107,23 +107,28 @@ def _pair(counts: Shared) -> Shared:
 
 async def _summarise_some(machine: ShareMachine, counts: Shared, plan: ExactPlan) -> tuple[Floats, Floats, Floats, Floats]:
     """Weights of evidence, divergences [pairs, columns], KS and χ² of some columns, of numbers [2, pairs, bins]."""
+    pooled, wide = await pool_small(machine, counts, plan), plan.with_pools
     of_bins, quotients = await run_beside(
-        machine, partial(_find_logarithms, counts=counts, plan=plan), partial(divide, counts=counts, plan=plan)
+        machine,
+        partial(_find_logarithms, counts=pooled.counts),
+        partial(divide, counts=pooled.counts, plan=wide),
     )
-    logarithms = of_bins - quotients.logarithms[..., plan.column]
-    ratios = logarithms[0] - logarithms[1]
+    logarithms = of_bins - quotients.logarithms[..., wide.column]
+    (ratios,) = await machine.run(mask_value(logarithms[0] - logarithms[1]))
 
     told = plan.find_receivers(machine.parties)
     own = plan.owned(machine.parties)[:, plan.column]
 
+    async def tell_evidence(machine: ShareMachine) -> Floats:
+        return await tell(machine, await _weigh(machine, ratios[0], pooled, plan), _EVIDENCE, own)
+
     async def tell_divergence(machine: ShareMachine) -> Floats:
-        (opened,) = await machine.run(mask_value(ratios))
-        (terms,) = await machine.run(product(quotients.shares, opened, "numbers"))
-        return await tell(machine, plan.add_up(terms), _DIVERGENCE, told)
+        (terms,) = await machine.run(product(quotients.shares, ratios, "numbers"))
+        return await tell(machine, wide.add_up(terms), _DIVERGENCE, told)
 
     evidence, divergence, distance, chi_square = await run_beside(
         machine,
-        partial(tell, value=ratios[0], unit=_EVIDENCE, receivers=own),
+        tell_evidence,
         tell_divergence,
         partial(tell, value=quotients.distance, unit=_DISTANCE, receivers=told),
         partial(tell, value=quotients.chi_square, unit=_CHI_SQUARE, receivers=told),
@@ -131,43 +136,18 @@ async def _summarise_some(machine: ShareMachine, counts: Shared, plan: ExactPlan
     return evidence, divergence, distance, chi_square
 
 
-async def _find_logarithms(machine: ShareMachine, counts: Shared, plan: ExactPlan) -> Shared:
-    """ln(2·n + 1) of numbers [2, pairs, bins]; of both labels that of twice what stands for a small bin. 16 rounds."""
-    numbers = _twice_and_one(counts, machine.place)
-    numbers.part[:, 0] = (await _pool_small(machine, counts[:, 0], plan)).part
+async def _find_logarithms(machine: ShareMachine, counts: Shared) -> Shared:
+    """ln(2·n + 1). Nine rounds."""
+    numbers = Shared(counts.part * np.uint64(2) + np.uint64(machine.place == 0), 0)
     return await find_logarithm(machine, await normalise(machine, GUESS, numbers))
 
 
-async def _pool_small(machine: ShareMachine, counts: Shared, plan: ExactPlan) -> Shared:
-    """2·n + 1 of both labels' numbers [2, bins]; a small bin has its pool's, or 2·N if that is small, too. 7 rounds."""
-    many, opened = await _find_many(machine, counts, counts, plan)
-    (kept,) = await machine.run(multiply_bits(opened, many))
-    pool, whole = plan.add_up(counts - kept), plan.add_up(counts).times(2)
-    pool_many, opened = await _find_many(machine, pool, _twice_and_one(pool, machine.place) - whole, plan)
-    (change,) = await machine.run(multiply_bits(opened, pool_many))
-    instead = (whole + change)[:, plan.column]
-    (opened,) = await machine.run(mask_value(_twice_and_one(counts, machine.place) - instead))
-    (change,) = await machine.run(multiply_bits(opened, many))
-    return instead + change
-
-
-async def _find_many(
-    machine: ShareMachine, counts: Shared, beside: Shared, plan: ExactPlan
-) -> tuple[tuple[Lifted, Lifted], Opened]:
-    """Whether each label has ``least_rows``, two bits for each of [2, K]; and other numbers under masks. Three rounds."""
-    least = np.uint64(plan.least_rows if machine.place == 0 else 0)
-    (few, _), (opened,) = await run_beside(
-        machine,
-        partial(negative, value=Shared(counts.part - least, 0)),
-        lambda machine: machine.run(mask_value(beside)),
+async def _weigh(machine: ShareMachine, ratios: Opened, pooled: Pooled, plan: ExactPlan) -> Shared:
+    """Weights of evidence, [bins], of those of bins and pools: w·k + v·p·(1 − k), without a message."""
+    kept = [Lifted(each.flags[0], each.mask[0]) for each in pooled.kept]
+    of_pool = [Lifted(each.flags[0, plan.column], each.mask[0, plan.column]) for each in pooled.pooled]
+    mine, pool = ratios[plan.places], ratios[plan.pools[plan.column]]
+    of_kept, of_pools, of_both = await machine.run(
+        multiply_bits(mine, kept), multiply_bits(pool, of_pool), multiply_bits(pool, [*of_pool, *kept])
     )
-    lifted = await lift(machine, few)
-    one, other = (
-        Lifted(*(np.broadcast_to(part[label], counts.shape) for part in (lifted.flags ^ np.uint8(1), lifted.mask)))
-        for label in (0, 1)
-    )
-    return (one, other), opened
-
-
-def _twice_and_one(value: Shared, place: int) -> Shared:
-    return Shared(value.part * np.uint64(2) + np.uint64(place == 0), value.fraction)
+    return of_kept + of_pools - of_both

@@ -19,7 +19,10 @@ MOST_ROWS = 1 << 22
 GUESS = Guess.from_range(1, 4 * MOST_ROWS, 0)
 """Thresholds of twice a number of records."""
 
-CONSTANTS = (*logarithm.CONSTANTS, GUESS.thresholds, GUESS.changes, logarithm.logarithm_weights(GUESS))
+ALONE = 1 << (logarithm.LOGARITHM_FRACTION - 2)
+"""By how much less the logarithm of a single record counts (:mod:`vfl_node.training.statistics.worth`)."""
+
+CONSTANTS = (*logarithm.CONSTANTS, GUESS.thresholds, GUESS.changes, logarithm.logarithm_weights(GUESS), (ALONE,))
 """What values are made of."""
 
 _LOOKED_UP = 1 << 20  # at a time: so memory is bounded
@@ -32,7 +35,7 @@ class ExactPlan:
     Attributes:
         bins: of each column, at least 1.
         owners: place of each column's owner.
-        least_rows: records of either label that a weight of evidence stands for, at least 1.
+        least_rows: records of either kind that a figure is of in a bin, at least 1.
     """
 
     bins: tuple[int, ...]
@@ -43,6 +46,27 @@ class ExactPlan:
     def column(self) -> NDArray[np.intp]:
         """The column of each bin."""
         return np.repeat(np.arange(len(self.bins)), self.bins)
+
+    @cached_property
+    def with_pools(self) -> ExactPlan:
+        """The same with one more bin at the end of each column, for its small bins together."""
+        return ExactPlan(tuple(count + 1 for count in self.bins), self.owners, self.least_rows)
+
+    @property
+    def pools(self) -> NDArray[np.intp]:
+        """Which bins of :attr:`with_pools` are those."""
+        return np.cumsum(self.with_pools.bins) - 1
+
+    @property
+    def places(self) -> NDArray[np.intp]:
+        """Which are the others."""
+        return np.arange(len(self.column)) + self.column
+
+    def insert_pools(self, value: Shared, pools: Shared) -> Shared:
+        """Numbers of bins and of pools together, [..., B] and [..., C] → [..., B + C]."""
+        part = np.empty((*value.shape[:-1], len(self.with_pools.column)), np.uint64)
+        part[..., self.places], part[..., self.pools] = value.part, pools.part
+        return Shared(part, value.fraction)
 
     def add_up(self, value: Shared) -> Shared:
         """Sums over the bins of each column, [..., B] → [..., C]."""

@@ -1,12 +1,12 @@
 """What numbers of records in bins say of a column, in the clear.
 
-The numbers have noise of a known deviation σ (0: none), and each figure is corrected for what noise adds to it on average.
-Without noise all are the usual ones:
+The numbers have noise of a known deviation σ (0: none). What noise adds to a figure on average is taken away, about, and a
+figure below 0 is 0. Without noise all are the usual ones:
 
 - **weight of evidence** of a bin, ln((n₁ + ½)/N₁) − ln((n₀ + ½)/N₀), of records with label 1 and 0;
 - **divergence** of two rows of counts, Σ (p − q)·ln(p/q): of both labels it is the *information value*, of two groups of
   records the *stability index* (in logarithms with ½ more in a bin);
-- **KS**, the largest distance of both labels' shares below an end of a bin;
+- **KS**, the largest distance of both labels' shares below an end of an interval; categories have no order, and none;
 - **χ²** of bins and labels, with one degree of freedom less than there are bins with records.
 
 Bins with fewer records of a label than ``least`` are *pooled*: an interval of numbers with the next ones, rare levels with each
@@ -32,6 +32,7 @@ DIGITS = 6
 
 _HALF = 0.5
 _MARGIN = 3.0  # deviations of the noise that a bin must have at least
+_LARGEST = 1.7  # of the variance of each, about what the square of the largest of some sums of noise has
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,12 +41,12 @@ class Pooled:
 
     Attributes:
         counts: float64[K, 2], of label 0 and 1.
-        bins: int64[K], how many bins each is the sum of; so its noise has so many times the variance.
+        bins: float64[K], how many bins each is the sum of; so its noise has so many times the variance.
         place: int64[B], where each bin is; −1: nowhere.
     """
 
     counts: Floats
-    bins: NDArray[np.int64]
+    bins: Floats
     place: NDArray[np.int64]
 
 
@@ -74,7 +75,7 @@ def pool(counts: Floats, least: float, deviation: float, *, ordered: bool) -> Po
     inside = place >= 0
     pooled = np.zeros((groups, 2))
     np.add.at(pooled, place[inside], counts[inside])
-    return Pooled(pooled, np.bincount(place[inside], minlength=groups), place)
+    return Pooled(pooled, np.bincount(place[inside], minlength=groups).astype(np.float64), place)
 
 
 def find_evidence(pooled: Pooled) -> Floats:
@@ -85,38 +86,49 @@ def find_evidence(pooled: Pooled) -> Floats:
     return np.round(np.append(logs[:, 1] - logs[:, 0], 0.0)[pooled.place], DIGITS)
 
 
-def diverge(first: Floats, second: Floats, variance: Floats) -> tuple[float, float]:
-    """The divergence of two rows of counts, and the standard deviation that noise gives it.
+def diverge(first: Floats, second: Floats, noise: Floats, noise_of_second: Floats | None = None) -> tuple[float, float]:
+    """The divergence of two rows of counts, and the standard deviation that noise gives it; NaN of less than two bins.
 
     Args:
-        first, second: float64[K], above 0.
-        variance: float64[K], of the noise of each.
+        first, second: float64[K], of which none is 0 where there is noise.
+        noise: float64[K], the variance of the noise of each.
+        noise_of_second: likewise, if it is another one.
     """
-    if not len(first):
-        return 0.0, 0.0
+    if len(first) < 2 or first.sum() <= 0 or second.sum() <= 0:
+        return math.nan, math.nan
     p, q = (first + _HALF) / first.sum(), (second + _HALF) / second.sum()
     ratio = np.log(p / q)
-    of_first, of_second = variance / first.sum() ** 2, variance / second.sum() ** 2
+    of_first, of_second = noise / first.sum() ** 2, (noise if noise_of_second is None else noise_of_second) / second.sum() ** 2
     bias = of_first @ (1 / p + q / p**2) / 2 + of_second @ (1 / q + p / q**2) / 2
     spread = of_first @ (ratio + 1 - q / p) ** 2 + of_second @ (ratio - 1 + p / q) ** 2
     value = (first / first.sum() - second / second.sum()) @ ratio
     return max(0.0, float(value - bias)), float(np.sqrt(spread))
 
 
-def measure_distance(counts: Floats) -> float:
-    """KS of float64[B, 2], in the order of the bins."""
-    totals = counts.sum(axis=0)
-    if (totals <= 0).any():
-        return 0.0
-    below = np.cumsum(counts / totals, axis=0)
-    return float(np.clip(np.abs(below[:, 1] - below[:, 0]).max(), 0, 1))
+def measure_distance(pooled: Pooled, deviation: float) -> tuple[float, float]:
+    """KS of intervals in their order, and the standard deviation that noise gives it; NaN of less than two bins.
+
+    Of its square what noise gives it on average is taken away, about.
+    """
+    totals = pooled.counts.sum(axis=0)
+    if len(pooled.counts) < 2 or (totals <= 0).any():
+        return math.nan, math.nan
+    apart = np.diff(np.cumsum(pooled.counts / totals, axis=0), axis=1)[:-1, 0]
+    below = np.cumsum(pooled.bins)[:-1]
+    spread = deviation**2 * (below * (1 - below / pooled.bins.sum())) * (1 / totals**2).sum()
+    place = int(np.abs(apart).argmax())
+    value = math.sqrt(max(0.0, float(apart[place] ** 2 - _LARGEST * spread[place])))
+    return min(1.0, value), math.sqrt(spread[place])
 
 
 def measure_independence(pooled: Pooled, deviation: float) -> tuple[float, int]:
-    """χ² of bins and labels, and its degrees of freedom; the noise counts as spread that would be there by chance."""
+    """χ² of bins and labels, and its degrees of freedom; NaN and 0 of less than two bins.
+
+    The noise counts as spread that would be there by chance.
+    """
     totals = pooled.counts.sum(axis=0)
     if len(pooled.counts) < 2 or (totals <= 0).any():
-        return 0.0, 0
+        return math.nan, 0
     share = totals[1] / totals.sum()
     apart = pooled.counts[:, 1] - share * pooled.counts.sum(axis=1)
     noise = pooled.bins * deviation**2 * ((1 - share) ** 2 + share**2)

@@ -45,7 +45,10 @@ class Quotients:
 
 
 async def divide(machine: ShareMachine, counts: Shared, plan: ExactPlan) -> Quotients:
-    """Quotients of numbers [2, pairs, bins]. 15 rounds, and three more for each stage of maxima above three."""
+    """Quotients of numbers [2, pairs, bins], two bins of each column at least.
+
+    15 rounds, and three more for each stage of maxima above three.
+    """
     totals, sums = plan.add_up(counts), counts[0, 0] + counts[1, 0]
     (crosses, farthest), of_totals, of_sums = await run_beside(
         machine,
@@ -120,14 +123,17 @@ async def invert(machine: ShareMachine, value: Shared) -> Inverse:
 async def _find_farthest(machine: ShareMachine, counts: Shared, totals: Shared, plan: ExactPlan) -> tuple[Shared, Shared]:
     """D of each pair of numbers, [pairs, bins], and of both labels the largest |Σ D| over a column's first bins.
 
-    A round, and three for each stage of maxima, of up to four numbers each.
+    A round, and three for each stage of maxima, of up to four numbers each. The sum over all bins is 0, and not among them.
     """
     opened, of_all = await machine.run(mask_value(counts), mask_value(totals))
     of_all = of_all[..., plan.column]
     one, other = await machine.run(product(opened[0], of_all[1], "numbers"), product(opened[1], of_all[0], "numbers"))
     crosses = one - other
     sums = plan.accumulate(crosses[0])
-    values, places = stack_rows([sums, sums.times(-1)]), [np.append(at, at + len(plan.column)) for at in plan.find_places()]
+    values, places = (
+        stack_rows([sums, sums.times(-1)]),
+        [np.append(at[:-1], at[:-1] + len(plan.column)) for at in plan.find_places()],
+    )
     while max(map(len, places)) > 1:
         filled = [np.append(at, np.repeat(at[:1], -len(at) % 4)) for at in places]
         values = await largest(machine, values[np.concatenate(filled).reshape(-1, 4)])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 from typing_extensions import override
 
-from vfl_node.training.section import Count, Section, TrainerSection
+from vfl_node.training.section import Count, Section, Share, TrainerSection
 from vfl_node.training.shares.privacy import Privacy
 from vfl_node.training.words import Bars, Code, Figure, FigureTable, Panel, ReportedTraining, Term, TrainingWords
 
@@ -41,67 +41,83 @@ class ColumnName(Section):
 
     @property
     def shown(self) -> str:
-        """For people."""
-        return self.name or f"column {self.number} of {self.party}"
+        """For people: others know the column by its number."""
+        return f"{self.name} (column {self.number})" if self.name else f"column {self.number} of {self.party}"
 
 
-class ComparedFigures(Section):
+class LinearScore(Section):
+    """How well a linear score would tell the labels."""
+
+    party: str = Field(description="of whose columns it is made, and of those of all parties before it")
+    auc: Share = Field(description="its AUC, about")
+    low: Share = Field(description="lower end of an interval in which the AUC is in 95 % of cases, by the noise")
+    high: Share = Field(description="upper end")
+
+
+class ComparedColumns(Section):
     """How the columns of all parties move together over the shared records trained on."""
 
     columns: tuple[ColumnName, ...] = Field(description="in the order of all that follows")
     correlations: tuple[tuple[float | None, ...], ...] = Field(
-        description="Pearson's, for each column a row; null where a column does not vary, as categories do not here"
+        description="Pearson's, for each column a row; null where a column varies less than noise, and of categories"
     )
-    noise: float = Field(description="standard deviation of each, about")
-    inflation: tuple[float | None, ...] = Field(description="variance inflation factor (VIF) of each column; noise bounds it")
-    areas: dict[str, float] = Field(
-        description="data party → the AUC that a linear score of its columns and of those of all parties before it would have, "
-        "about; the active party comes first"
-    )
+    noise: tuple[tuple[float | None, ...], ...] = Field(description="standard deviation of each, about")
+    inflation: tuple[float | None, ...] = Field(description="variance inflation factor (VIF) of each column")
+    most_inflation: float = Field(description="about the largest one that two columns can have under this noise")
+    scores: tuple[LinearScore, ...] = Field(description="what each party's columns add")
 
     def tables(self) -> tuple[FigureTable, ...]:
-        """For the page: pairs, variance inflation, and what each party adds."""
+        """For the page: what each party adds, pairs, and variance inflation."""
         shown = [each.shown for each in self.columns]
         pairs = [
-            (value, shown[one], shown[other])
+            (value, shown[one], shown[other], self.noise[one][other] or 0.0)
             for one, row in enumerate(self.correlations)
             for other, value in enumerate(row)
             if one < other and value is not None
         ]
         pairs.sort(key=lambda each: -abs(each[0]))
         inflated = sorted(((each, name) for each, name in zip(self.inflation, shown, strict=True) if each), reverse=True)
-        between = f"Each correlation is right to about ± {2 * self.noise:.3f}."
-        names = list(self.areas)
-        adds = [(" and ".join(names[: place + 1]), f"{area:.3f}") for place, area in enumerate(self.areas.values())]
-        return (
+        names = [each.party for each in self.scores]
+        adds = [
+            (" and ".join(names[: place + 1]), f"{each.auc:.3f}", f"{each.low:.3f} to {each.high:.3f}")
+            for place, each in enumerate(self.scores)
+        ]
+        tables = (
             FigureTable(
                 "What a partner adds",
-                ("Columns of", "AUC of a linear score, about"),
+                ("Columns of", "AUC of a linear score, about", "By the noise"),
                 tuple(adds),
-                "Made of correlations alone. Trees or bins may find more; a training measures it.",
+                "Made of correlations alone. Where intervals overlap, a difference may be noise. Trees or bins may find more.",
             ),
             FigureTable(
                 "Columns that move together",
                 ("Column", "Column", "Correlation"),
-                tuple((one, other, f"{value:+.3f}") for value, one, other in pairs[:MOST_PAIRS]),
-                f"The {min(MOST_PAIRS, len(pairs))} strongest pairs. {between}",
+                tuple((one, other, f"{value:+.3f} ± {2 * noise:.3f}") for value, one, other, noise in pairs[:MOST_PAIRS]),
+                f"The {min(MOST_PAIRS, len(pairs))} strongest pairs.",
             ),
             FigureTable(
                 "Variance inflation",
                 ("Column", "VIF"),
                 tuple((name, f"{value:.2f}") for value, name in inflated[:MOST_PAIRS]),
-                "How much less sure a weight is because other columns say the same. Above 5 or 10 leave one of them out.",
+                "How much less sure a weight is because other columns say the same. Above 5 or 10 leave one of them out. Under "
+                f"this noise even a copy of a column has no more than about {self.most_inflation:.1f}.",
             ),
         )
+        return tuple(each for each in tables if each.rows)
 
 
 class CountedColumn(ColumnName):
     """What a column says of the label on the shared records."""
 
-    iv: float = Field(ge=0, description="information value")
+    iv: float | None = Field(ge=0, description="information value; null: too few records beside the noise")
     iv_noise: float | None = Field(default=None, ge=0, description="standard deviation that noise gives it; null without noise")
-    ks: float = Field(ge=0, le=1, description="largest distance of both labels' shares below an end of a bin")
-    chi2: float = Field(ge=0, description="χ² of bins and labels")
+    ks: float | None = Field(
+        ge=0,
+        le=1,
+        description="largest distance of both labels' shares below an end of an interval; null: as iv, or categories",
+    )
+    ks_noise: float | None = Field(default=None, ge=0, description="standard deviation that noise gives it; null without noise")
+    chi2: float | None = Field(ge=0, description="χ² of bins and labels; null: as iv")
     freedom: Count | None = Field(default=None, description="its degrees of freedom; null where that is not told")
     p_value: float | None = Field(default=None, ge=0, le=1, description="of χ²")
     stability: float | None = Field(
@@ -140,7 +156,14 @@ class StatisticsSection(TrainerSection):
     columns: tuple[CountedColumn, ...] = Field(
         default=(), description="this party's own columns, and at the active party those of all others"
     )
-    compared: ComparedFigures | None = Field(default=None, description="null where the job does not ask for it")
+    area_alone: float | None = Field(
+        default=None,
+        ge=0,
+        le=1,
+        description="AUC of the active party's own score by tenths, over its whole table; at that party, if columns' bits are "
+        "asked for",
+    )
+    compared: ComparedColumns | None = Field(default=None, description="null where the job does not ask for it")
 
     @property
     @override
@@ -154,7 +177,7 @@ class StatisticsSection(TrainerSection):
         """A table of all columns, the strongest first, and the bins of its own strongest ones."""
         if self.rounds is None:
             return TrainingWords(leaks=LEAKS)
-        ranked = sorted(self.columns, key=lambda each: -each.iv)
+        ranked = sorted(self.columns, key=lambda each: -1.0 if each.iv is None else each.iv, reverse=True)
         return TrainingWords(
             leaks=LEAKS,
             figures=(Figure(len(self.columns), "columns looked at"),),
@@ -179,8 +202,8 @@ class StatisticsSection(TrainerSection):
         judged = sorted((each for each in self.columns if each.worth is not None), key=lambda each: -(each.worth or 0))
         rows = [(each.shown, f"{each.worth:.3f}", "" if each.area is None else f"{each.area:.3f}") for each in judged]
         note = (
-            "Bits that a column says of the label beyond a score of the active party's own columns. One that says nothing has "
-            "a few thousandths, by chance."
+            "Bits that a column says of the label beyond a score of the active party's own columns. Of one that says nothing "
+            "they are 0 on average; by chance up to 20 divided by the number of shared records."
         )
         heads = "Column", "Bits", "AUC with it, about"
         return (
@@ -200,10 +223,10 @@ class StatisticsSection(TrainerSection):
             tuple(
                 (
                     each.shown,
-                    f"{each.iv:.3f}" + (f" ± {2 * each.iv_noise:.3f}" if each.iv_noise else ""),
-                    grade(each.iv, STRENGTHS),
-                    f"{each.ks:.3f}",
-                    f"{each.chi2:.1f}",
+                    _show_with_noise(each.iv, each.iv_noise),
+                    "too few records" if each.iv is None else grade(each.iv, STRENGTHS),
+                    _show_with_noise(each.ks, each.ks_noise),
+                    "" if each.chi2 is None else f"{each.chi2:.1f}",
                     _shift(each.stability),
                     _shift(each.shared),
                 )
@@ -217,6 +240,10 @@ class StatisticsSection(TrainerSection):
 def grade(value: float, grades: tuple[tuple[float, str], ...]) -> str:
     """The word for a value."""
     return next(word for least, word in grades if value >= least)
+
+
+def _show_with_noise(value: float | None, noise: float | None) -> str:
+    return "" if value is None else f"{value:.3f}" if noise is None else f"{value:.3f} ± {2 * noise:.3f}"
 
 
 def _shift(value: float | None) -> str:

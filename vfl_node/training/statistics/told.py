@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -13,7 +14,6 @@ from vfl_node.training.statistics.columns import CountedColumns
 from vfl_node.training.statistics.computation import StatisticsOutcome
 from vfl_node.training.statistics.figures import (
     DIGITS,
-    Pooled,
     diverge,
     find_evidence,
     measure_distance,
@@ -27,8 +27,11 @@ from vfl_node.training.trainer import TrainingData
 
 Floats = NDArray[np.float64]
 
-FIGURES = ("iv", "iv_noise", "ks", "chi2", "freedom", "stability")
+FIGURES = ("iv", "iv_noise", "ks", "ks_noise", "chi2", "freedom", "stability")
 """What is told of a column, in this order; NaN where there is none."""
+
+_MOST = (64, 64, 1, 64, 1 << 24, 1 << 10, 64)
+"""No figure of a column is larger."""
 
 _NONE = np.zeros(0)
 
@@ -38,7 +41,7 @@ class ToldColumns:
     """The figures of a party's columns.
 
     Attributes:
-        figures: float64[C, 6], as :data:`FIGURES`.
+        figures: float64[C, 7], as :data:`FIGURES`.
         shared: float64[C], stability of the shared records against the whole table; empty of another party's columns.
         evidence: float64[C, cells], weights of evidence; empty likewise.
         counts: float64[C, cells, 2], numbers of records of rows trained on; empty likewise, and if they are not opened.
@@ -61,16 +64,11 @@ class ToldColumns:
     def from_values(cls, values: Floats, columns: int) -> ToldColumns:
         """What another party says of so many columns. Raises ValueError: it cannot be."""
         figures = values.reshape(columns, len(FIGURES))
-        iv, noise, ks, independence, freedom, stability = figures.T
-        known = (each >= 0 for each in (iv, ks, independence))
-        perhaps = ((each >= 0) | np.isnan(each) for each in (noise, freedom, stability))
-        if (
-            np.isinf(figures).any()
-            or not all(each.all() for each in (*known, *perhaps))
-            or (ks > 1).any()
-            or (freedom[~np.isnan(freedom)] > 1 << 16).any()
-        ):
+        freedom = figures[:, FIGURES.index("freedom")]
+        if not ((np.isnan(figures) | (figures >= 0)) & ~(figures > np.array(_MOST))).all():
             raise ValueError("no figures")
+        if (freedom[~np.isnan(freedom)] % 1).any():
+            raise ValueError("no degrees of freedom")
         return cls(figures)
 
     def columns(self, party: str) -> tuple[CountedColumn, ...]:
@@ -78,19 +76,22 @@ class ToldColumns:
         return tuple(self._column(party, number) for number in range(len(self.figures)))
 
     def _column(self, party: str, number: int) -> CountedColumn:
-        iv, noise, ks, independence, freedom, stability = self.figures[number].tolist()
+        iv, noise, ks, ks_noise, independence, freedom, stability = (
+            None if np.isnan(each) else each for each in self.figures[number].tolist()
+        )
         name, bins = self.described[number] if self.described else (None, ())
         return CountedColumn(
             party=party,
             number=number + 1,
             name=name,
             iv=iv,
-            iv_noise=None if np.isnan(noise) else noise,
+            iv_noise=noise,
             ks=ks,
+            ks_noise=ks_noise,
             chi2=independence,
-            freedom=None if np.isnan(freedom) else int(freedom),
-            p_value=None if np.isnan(freedom) else float(chi2.sf(independence, freedom)) if freedom else 1.0,
-            stability=None if np.isnan(stability) else stability,
+            freedom=None if freedom is None else int(freedom),
+            p_value=float(chi2.sf(independence, freedom)) if freedom and independence is not None else None,
+            stability=stability,
             worth=float(self.worth[number]) if len(self.worth) else None,
             area=float(self.areas[number]) if len(self.areas) else None,
             shared=None if not len(self.shared) or np.isnan(self.shared[number]) else float(self.shared[number]),
@@ -118,18 +119,30 @@ def tell_columns(columns: CountedColumns, data: TrainingData, opened: Floats, de
     """
     whole = columns.find_bins(data.whole or data.table)
     fitted = np.stack([fit_totals(group, deviation) for group in opened])
+    totals = fitted.sum(axis=-1)
     figures, shared, evidence = [], [], []
     for number, counts in enumerate(fitted[0]):
-        pooled = pool(counts, least, deviation, ordered=isinstance(columns.columns[number], Cuts))
-        iv, noise = diverge(pooled.counts[:, 1], pooled.counts[:, 0], deviation**2 * pooled.bins.astype(np.float64))
+        ordered = isinstance(columns.columns[number], Cuts)
+        pooled = pool(counts, least, deviation, ordered=ordered)
+        iv, noise = diverge(pooled.counts[:, 1], pooled.counts[:, 0], deviation**2 * pooled.bins)
+        ks, ks_noise = measure_distance(pooled, deviation) if ordered else (np.nan, np.nan)
         independence, freedom = measure_independence(pooled, deviation)
-        both = counts.sum(axis=1)
-        held_out = _compare(pooled, fitted[1][number].sum(axis=1), both, deviation) if len(fitted) > 1 else np.nan
+        held_out = np.nan
+        if len(fitted) > 1:
+            held_out = _compare(totals[1, number], totals[0, number], deviation, ordered=ordered)
         figures.append(
-            (iv, noise if deviation else np.nan, measure_distance(np.maximum(counts, 0)), independence, freedom, held_out)
+            (
+                iv,
+                noise if deviation else np.nan,
+                ks,
+                ks_noise if deviation else np.nan,
+                independence,
+                freedom or np.nan,
+                held_out,
+            )
         )
-        own = np.bincount(whole[:, number], minlength=columns.bins + 1)
-        shared.append(_compare(pooled, both, own.astype(np.float64), deviation))
+        own = np.bincount(whole[:, number], minlength=columns.bins + 1).astype(np.float64)
+        shared.append(_compare(totals[0, number], own, deviation, ordered=ordered, known=True))
         evidence.append(find_evidence(pooled))
     described = tuple((each.name, columns.describe(number)) for number, each in enumerate(columns.columns))
     zeros, ones = fitted[0, 0].sum(axis=0).tolist()
@@ -155,7 +168,7 @@ def tell_exact(
     for owner in range(len(plan.columns)) if place == 0 else (place,):
         columns = slice(ends[owner], ends[owner + 1])
         unknown = np.full(plan.columns[owner], np.nan)
-        figures = exact.information, unknown, exact.distance, exact.chi_square, unknown, exact.stability
+        figures = exact.information, unknown, exact.distance, unknown, exact.chi_square, unknown, exact.stability
         bits = areas = _NONE
         if worth is not None and owner:
             bits = worth[ends[owner] - ends[1] : ends[owner + 1] - ends[1]]
@@ -179,16 +192,16 @@ def fit_totals(counts: Floats, deviation: float) -> Floats:
     return np.asarray(counts + (totals.mean(axis=0, keepdims=True) - totals) / counts.shape[1])
 
 
-def _gather(pooled: Pooled, counts: Floats) -> Floats:
-    """Numbers of both labels together, by the same pooled bins."""
-    found = np.zeros(len(pooled.counts) + 1)
-    np.add.at(found, pooled.place, counts)  # the last one is nowhere
-    return found[:-1]
+def _compare(first: Floats, second: Floats, deviation: float, *, ordered: bool, known: bool = False) -> float:
+    """The stability index of two groups of records; NaN where noise leaves less than two bins of them.
 
-
-def _compare(pooled: Pooled, counts: Floats, others: Floats, deviation: float) -> float:
-    """The stability index of two groups of records, by the same pooled bins; NaN where one has none."""
-    first, second = _gather(pooled, counts), _gather(pooled, others)
-    if first.sum() <= 0 or second.sum() <= 0:
-        return float("nan")
-    return diverge(np.maximum(first, 0), np.maximum(second, 0), (2 * deviation**2) * pooled.bins.astype(np.float64))[0]
+    Args:
+        first, second: float64[cells], of both labels together.
+        deviation: σ of each label's numbers.
+        ordered: whether bins are intervals.
+        known: whether the second ones have no noise.
+    """
+    of_both = math.sqrt(2) * deviation
+    pooled = pool(np.stack([first, second], axis=1), 1.0, of_both, ordered=ordered)
+    noise = of_both**2 * pooled.bins
+    return diverge(pooled.counts[:, 0], pooled.counts[:, 1], noise, 0.0 * noise if known else noise)[0]

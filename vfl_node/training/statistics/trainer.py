@@ -37,10 +37,11 @@ from vfl_node.training.statistics.computation import Sums, compute
 from vfl_node.training.statistics.config import MOST_COLUMNS, MOST_ROWS, Statistics
 from vfl_node.training.statistics.correlations import read_matrix
 from vfl_node.training.statistics.disclosures import learns
+from vfl_node.training.statistics.figures import DIGITS
 from vfl_node.training.statistics.inputs import StatisticsInputs, digest_of, prepare
 from vfl_node.training.statistics.plan import MOST_COMPARED, StatisticsPlan
 from vfl_node.training.statistics.program import StatisticsProgram
-from vfl_node.training.statistics.section import ColumnName, ComparedFigures, CountedColumn, StatisticsSection
+from vfl_node.training.statistics.section import ColumnName, ComparedColumns, CountedColumn, LinearScore, StatisticsSection
 from vfl_node.training.statistics.told import ToldColumns, tell_columns, tell_exact
 from vfl_node.training.trainer import Coordination, Trained, Trainer, TrainingData
 from vfl_node.transport.generated.vfl.v1.shares_pb2 import ColumnStatistics
@@ -48,8 +49,8 @@ from vfl_node.transport.pipe import Traffic
 
 NOT_COUNTED = "no value of them sets {least:,} records apart (statistics.least_rows, least_rows), or they are lists"
 TOO_MUCH_NOISE = (
-    "Noise of standard deviation {noise:.3g} is more than a tenth of the records in a bin: information values are rough. Count "
-    "fewer columns, say fewer statistics.bins, or agree on a larger statistics.epsilon."
+    "Noise of standard deviation {noise:.3g} is more than a third of the records of the rarer label in a bin, so bins are "
+    "taken together and figures are rough. Count fewer columns, say fewer statistics.bins, or a larger statistics.epsilon."
 )
 
 
@@ -123,8 +124,9 @@ async def _count(
     async with meet_dealer(session, said) as met:
         steps.begin(met, len(plan.blocks), traffic)
         opened = await compute(met.party, plan, inputs.own, start, len(start), finish_block)
+    judged = _judge(inputs, data) if plan.worth else None
     if plan.epsilon is None:
-        place, judged = session.job.parties.data.index(session.name), _judge(inputs, data) if section.worth else None
+        place = session.job.parties.data.index(session.name)
         each = tell_exact(inputs.columns, opened, plan, place, judged)
         names = session.job.parties.data if place == 0 else (session.name,)
         told, columns = each[0], tuple(one for name, some in zip(names, each, strict=True) for one in some.columns(name))
@@ -132,7 +134,7 @@ async def _count(
         told = tell_columns(inputs.columns, data, opened.counts, plan.deviation, plan.least_rows)
         columns = await _exchange(session, plan, told)
     failpoints.reach("evaluate")
-    return _result(session, data, plan, inputs, told, columns, opened.products, met, steps, schedule)
+    return _result(session, data, plan, inputs, told, columns, judged, opened.products, met, steps, schedule)
 
 
 def _judge(inputs: StatisticsInputs, data: TrainingData) -> tuple[float, float] | None:
@@ -176,6 +178,7 @@ def _result(
     inputs: StatisticsInputs,
     told: ToldColumns,
     columns: tuple[CountedColumn, ...],
+    judged: tuple[float, float] | None,
     products: NDArray[np.float64] | None,
     met: DealtParty,
     steps: ShareSteps,
@@ -187,7 +190,7 @@ def _result(
     job, testing = session.job, plan.groups[1] if len(plan.groups) > 1 else np.empty(0, np.int64)
     least = max(plan.least_rows, session.policy.limits.least_rows)
     doubts = own_columns.drop_warnings(list(inputs.dropped), NOT_COUNTED.format(least=least))
-    if plan.deviation and plan.deviation > 0.1 * sum(told.records) / (plan.cells - 1):
+    if plan.deviation and 3 * plan.deviation > max(0.0, min(told.records)) / (plan.cells - 1):
         doubts += (TOO_MUCH_NOISE.format(noise=plan.deviation),)
     for text in doubts:
         session.progress.emit(ResultDoubted(text))
@@ -215,6 +218,7 @@ def _result(
             counted=dict(zip(job.parties.data, plan.columns, strict=True)),
             dropped=inputs.dropped,
             columns=columns,
+            area_alone=judged[0] if judged else None,
             compared=None if products is None else _compare(session, plan, told, products),
         ),
         warnings=doubts,
@@ -227,21 +231,30 @@ def _result(
     )
 
 
-def _compare(session: Session, plan: StatisticsPlan, told: ToldColumns, products: NDArray[np.float64]) -> ComparedFigures:
+def _compare(session: Session, plan: StatisticsPlan, told: ToldColumns, products: NDArray[np.float64]) -> ComparedColumns:
     """How all columns move together, for a report."""
     read = read_matrix(products, plan.widths, plan.deviation_of_products)
     parties = session.job.parties.data
-    return ComparedFigures(
+    return ComparedColumns(
         columns=tuple(
             ColumnName(party=party, number=number + 1, name=told.described[number][0] if party == session.name else None)
             for party, count in zip(parties, plan.columns, strict=True)
             for number in range(count)
         ),
-        correlations=tuple(tuple(None if np.isnan(value) else float(value) for value in row) for row in read.values),
-        noise=read.noise,
-        inflation=tuple(None if np.isnan(value) else float(value) for value in read.inflation),
-        areas=dict(zip(parties, read.areas, strict=False)),
+        correlations=_to_rows(read.values),
+        noise=_to_rows(read.noise),
+        inflation=_to_rows(read.inflation[None])[0],
+        most_inflation=read.most_inflation,
+        scores=tuple(
+            LinearScore(party=party, auc=area.value, low=area.low, high=area.high)
+            for party, area in zip(parties, read.areas, strict=False)
+        ),
     )
+
+
+def _to_rows(values: NDArray[np.float64]) -> tuple[tuple[float | None, ...], ...]:
+    """Numbers for a report: null where there is none."""
+    return tuple(tuple(None if np.isnan(value) else round(float(value), DIGITS) for value in row) for row in values)
 
 
 def _check_size(section: Statistics, rows: int, widths: Sequence[int] = ()) -> None:

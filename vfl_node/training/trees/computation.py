@@ -4,9 +4,9 @@
 
     cells       each party's candidates under masks, once
     both        w in shares: 1 where a row is every party's and is trained on; and w under a mask
-    tree t      gradients and one tree, for each tree; of several classes one tree each
+    tree t      gradients and one tree, for each tree; of several classes one tree each; with an ε as in noised.py
     measure     a histogram of scores by label on the rows held out; only sums with noise are opened
-    gains       how much each column gains in all trees, in shares, if the job says that it is opened
+    gains       how much each column gains in all trees, in shares, if the job says that it is opened; not with an ε
     reveal      each party's splits and its columns' gains to it, and the leaves to the active one, if the job says so
 
 Each line is a section (:class:`vfl_node.crypto.shares.machine.ShareMachine`), so a restarted party goes on at a tree: its cells
@@ -39,6 +39,7 @@ from vfl_node.training.shares.measuring import SCORE_FRACTION as TALLIED_FRACTIO
 from vfl_node.training.shares.metric_noise import MetricNoise
 from vfl_node.training.trees.config import Trees
 from vfl_node.training.trees.gradients import find_pairs
+from vfl_node.training.trees.noised import Flags, draw_splits, grow_noised_tree, no_splits
 from vfl_node.training.trees.plan import PLACE_BITS, SCORE_FRACTION, TreesPlan
 from vfl_node.training.trees.tree import Tree, grow_trees
 
@@ -56,9 +57,9 @@ class TreesTraining:
         metric_noise: of the sums that metrics are made of.
         threshold: probability from which on label 1 is predicted.
         told: whether passive parties get the metrics, too.
-        reveals: whether splits and columns' gains are opened to their owners.
+        reveals: whether splits are opened to their owners, and columns' gains where there are any.
         leaves: whether leaves are opened to the active party.
-        schedule: by which rows are drawn for a tree; None where all count.
+        schedule: by which rows are drawn for a tree, and splits where leaves have noise; None: all rows count.
         row_fraction: which part of the rows trained on counts in a tree.
     """
 
@@ -82,6 +83,14 @@ class TreesTraining:
         drawn = np.zeros(self.plan.rows, np.uint64)
         drawn[self.training[order[:count]]] = 1
         return drawn
+
+    def draw_splits(self, number: int, place: int, own: TreesOwn | None) -> Flags:
+        """The party's part of :func:`~.noised.draw_splits` for tree ``number``; zeros at the dealer."""
+        if own is None:
+            return no_splits(self.plan)
+        assert self.schedule is not None
+        columns = [matrix.shape[1] for matrix in own.candidates.left]
+        return draw_splits(self.schedule.derive("splits"), number, self.plan, place, columns)
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,9 +182,14 @@ async def compute(
             pairs = await find_pairs(machine, plan, scores[some], targets[some], counted)
             if drawn is not None:  # in public, so without a message; x gets masks of its own in each tree
                 pairs = Shared(pairs.part * drawn, pairs.fraction)
-            grown, of_group, more = await grow_trees(machine, plan, cells, pairs, scores[some])
-            trees += grown
-            gains += more
+            if plan.deviation is None:
+                grown, of_group, more = await grow_trees(machine, plan, cells, pairs, scores[some])
+                trees += grown
+                gains += more
+            else:
+                flags = training.draw_splits(number, place, own)
+                tree, of_group = await grow_noised_tree(machine, plan, cells, pairs, scores[some], flags)
+                trees.append(tree)
             moved.append(of_group)
         scores = Shared(stack_rows(moved).part & np.uint64((1 << PLACE_BITS) - 1), SCORE_FRACTION)
         await after(number, Grown(scores.part, gains.part, tuple(trees)))
@@ -183,7 +197,7 @@ async def compute(
     tallies: list[OutputTally] = []
     if len(training.testing):
         tallies = await _measure(machine, training, scores, targets, both)
-    by_column = await _sum_columns(machine, plan, gains, own) if training.reveals else []
+    by_column = await _sum_columns(machine, plan, gains, own) if training.reveals and plan.deviation is None else []
     machine.begin("reveal")
     splits = await _reveal_splits(machine, plan, trees) if training.reveals else np.zeros((0, 0), np.int64)
     gained = await _reveal_gains(machine, by_column, own)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 from typing_extensions import override
 
-from vfl_node.gdp import Exposure
+from vfl_node.gdp import MOST_EPSILON, Exposure
 from vfl_node.job.evaluate import Evaluate
 from vfl_node.job.training import ALWAYS, TrainerParts, Traits
 from vfl_node.settings.limits import UnboundedModel
@@ -21,6 +22,9 @@ MOST_CANDIDATES = (1 << 13) - 1
 
 MOST_TREES = 10_000
 """Trees of all classes together."""
+
+USUAL_WITH_NOISE = {"trees": 200, "depth": 3}
+"""What a job with ``epsilon`` takes where it does not say it."""
 
 
 class Trees(SharesConfig):
@@ -52,8 +56,23 @@ class Trees(SharesConfig):
 
     algorithm: Literal["trees"]
     classes: int = Field(default=2, ge=2, le=64, description="labels are 0 to classes - 1; above 2, each has its own trees")
-    trees: int = Field(default=50, ge=1, le=1000, description="how many are added up; of several classes as many for each")
-    depth: int = Field(default=5, ge=1, le=8, description="levels of splits of a tree, which has 2^depth leaves")
+    epsilon: float | None = Field(
+        default=None,
+        gt=0,
+        le=MOST_EPSILON,
+        allow_inf_nan=False,
+        description="ε of the model, with a δ of 10⁻⁶: how well all that is opened tells whether one record is shared, or its "
+        "label. Splits are drawn, and leaves have noise. null: no noise and no bound, where each owner allows it",
+    )
+    trees: int = Field(
+        default=50,
+        ge=1,
+        le=1000,
+        description="how many are added up; of several classes as many for each; with epsilon 200 if the job does not say it",
+    )
+    depth: int = Field(
+        default=5, ge=1, le=8, description="levels of splits of a tree, which has 2^depth leaves; with epsilon 3"
+    )
     bins: int = Field(default=16, ge=2, le=64, description="intervals that each party cuts a column of numbers into, at most")
     learning_rate: float = Field(
         default=0.1, ge=0.001, le=1, allow_inf_nan=False, description="what the values of a tree's leaves are multiplied by"
@@ -86,24 +105,32 @@ class Trees(SharesConfig):
     seed: int = Field(default=0, ge=0, lt=2**63, description="salts which rows are held out, and which count in a tree")
 
     @property
+    @override
     def model_epsilon(self) -> float | None:
-        """None: trees have no noise."""
-        return None
+        return self.epsilon
 
     @property
     @override
     def unbounded(self) -> UnboundedModel | None:
-        return "boosted-trees"
+        return "boosted-trees" if self.epsilon is None else None
 
     @override
     def opens(self, evaluate: Evaluate, shared: int | None = None) -> Exposure:
         opens = super().opens(evaluate, shared)
-        return replace(opens, anew=opens.anew or self.leaves == "active")  # leaves are others each time
+        leaves = self.epsilon is None and self.leaves == "active"
+        return replace(opens, anew=opens.anew or leaves)  # leaves are others each time
 
     @property
     def loss(self) -> Literal["log", "squares"]:
         """What is descended."""
         return "log" if self.task == "classification" else "squares"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_usual(cls, given: Any) -> Any:
+        """With noise many small trees are better than a few large ones."""
+        noised = isinstance(given, Mapping) and given.get("epsilon") is not None
+        return {**USUAL_WITH_NOISE, **given} if noised else given
 
     @model_validator(mode="after")
     def _fits(self) -> Trees:
@@ -114,4 +141,24 @@ class Trees(SharesConfig):
                 f"train.trees: {self.trees} of each of {self.outputs} classes are more than {MOST_TREES:,} trees: say "
                 f"{MOST_TREES // self.outputs} at most"
             )
+        if self.epsilon is not None:
+            self._check_noised()
         return self
+
+    def _check_noised(self) -> None:
+        without = "leave epsilon out, where each party's owner allows that (unbounded_models)"
+        if self.task == "regression":
+            raise ValueError(
+                "epsilon of trees is for task: classification, whose gradients are bounded: "
+                f"{without}; or say algorithm: hidden with columns: bins"
+            )
+        if self.classes > 2:
+            raise ValueError(
+                f"epsilon of trees is for two classes, since no noise is counted for a record in the trees of {self.classes}: "
+                f"{without}; or say algorithm: hidden with columns: bins"
+            )
+        if self.row_fraction < 1:
+            raise ValueError(
+                "train.row_fraction must be 1 with train.epsilon: noise is counted as if each record were in every tree. Leave "
+                f"row_fraction out, or {without}"
+            )

@@ -10,10 +10,11 @@ import math
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from vfl_node.job.alignment import ALIGNMENTS
+from vfl_node.job.alignment import ALIGNMENTS, AlignmentSpec
 from vfl_node.job.costs import HEAD_BYTES, TableShape, TrainingCost
 from vfl_node.job.evaluate import Evaluate
 from vfl_node.roles import DataRole
+from vfl_node.training.shares.metric_noise import is_union
 from vfl_node.training.shares.plan import SharesPlan
 from vfl_node.training.trees import memory
 from vfl_node.training.trees.config import MOST_ROWS, Trees
@@ -27,6 +28,9 @@ _ROWS = 1 << 10
 
 _WITH_AS_MANY_SLOTS = _ROWS + 3 * 64
 """More of them, for which a column has no more slots."""
+
+PAYS = 1_500
+"""Shared records times ε, below which noise usually takes more than the others' columns give; over a union twice as many."""
 
 
 class TreesTrainingPlan(SharesPlan[Trees]):
@@ -44,7 +48,9 @@ class TreesTrainingPlan(SharesPlan[Trees]):
         widths = memory.widths(train, self.passive_parties, self.beside)
         held_out = math.ceil(rows * evaluate.test_fraction)
         tested = (held_out or rows) if train.metrics_by == "histogram" else 0
-        rounds, active, passive, dealt = _count(train, widths, rows, tested, evaluate.share_with_passive)
+        align = ALIGNMENTS[protocol]
+        rounds, active, passive, dealt = _count(train, widths, rows, tested, evaluate.share_with_passive, align)
+        common = rows if align.every_row_is_shared else self.beside.common if parties == 2 else None
         known = bool(self.beside.columns) and all(self.beside.columns)
         return TrainingCost(
             rows=rows - held_out,
@@ -54,6 +60,7 @@ class TreesTrainingPlan(SharesPlan[Trees]):
             passive_bytes=passive,
             coordinator_bytes=dealt,
             coordinator_memory=memory.dealer_bytes(train, rows, widths),
+            said=() if common is None else describe_noise(train, common * (1 - evaluate.test_fraction), align),
             counted_with="" if known else f"{memory.USUAL_CANDIDATES} candidates for splits a party",
         )
 
@@ -76,7 +83,20 @@ class TreesTrainingPlan(SharesPlan[Trees]):
         return self.train.trees
 
 
-def _count(train: Trees, widths: tuple[int, ...], rows: int, tested: int, told: bool) -> tuple[int, int, int, int]:
+def describe_noise(train: Trees, records: float, align: AlignmentSpec) -> tuple[str, ...]:
+    """Whether noise may take too much, for owners beforehand, of about so many shared ``records`` to train on."""
+    least = PAYS * (2 if is_union(align) else 1)
+    if train.epsilon is None or records * train.epsilon >= least:
+        return ()
+    return (
+        f"with about {records:,.0f} shared records to train on and an ε of {train.epsilon:g}, noise may take more than the "
+        f"columns of others give: below a product of {least:,} trees are seldom better than the active party alone",
+    )
+
+
+def _count(
+    train: Trees, widths: tuple[int, ...], rows: int, tested: int, told: bool, align: AlignmentSpec
+) -> tuple[int, int, int, int]:
     """Rounds, bytes of the active party, of all passive ones and of the dealer.
 
     Thresholds and slots do not grow with rows as all else does. So few rows are counted with as many thresholds as all rows
@@ -87,12 +107,14 @@ def _count(train: Trees, widths: tuple[int, ...], rows: int, tested: int, told: 
     from vfl_node.crypto.shares.masked import slots_of
     from vfl_node.crypto.shares.tallies import rows_at_once
     from vfl_node.training.shares.measuring import BINS
+    from vfl_node.training.trees.noised import deviation_of
 
+    noise = deviation_of(train, align)
     at_once = memory.grown_at_once(train, rows, widths)
-    guess = _plan_of(train, widths, min(max(rows, 1), MOST_ROWS), 1, at_once).guess
+    guess = _plan_of(train, widths, min(max(rows, 1), MOST_ROWS), 1, at_once, noise).guess
 
     def run(train: Trees, outputs: int, rows: int, trees: int, tested: int = 0) -> np.ndarray:
-        return np.array(_run(train, widths, told, guess, outputs, rows=rows, trees=trees, tested=tested), np.float64)
+        return np.array(_run(train, widths, told, noise, guess, outputs, rows=rows, trees=trees, tested=tested), np.float64)
 
     def grow(outputs: int, trees: int) -> np.ndarray:
         few = run(train, outputs, _ROWS, trees)
@@ -117,12 +139,12 @@ def _count(train: Trees, widths: tuple[int, ...], rows: int, tested: int, told: 
     return rounds, active, passive, dealt
 
 
-def _plan_of(train: Trees, widths: tuple[int, ...], rows: int, trees: int, outputs: int) -> TreesPlan:
+def _plan_of(train: Trees, widths: tuple[int, ...], rows: int, trees: int, outputs: int, noise: float | None) -> TreesPlan:
     """The shapes of a training of so many outputs, whose trees grow side by side."""
     from vfl_node.training.trees.plan import TreesPlan
 
-    rest = train.learning_rate, train.l2, train.min_gain, train.least_rows, train.loss
-    return TreesPlan(rows, widths, trees, train.depth, *rest, outputs, outputs)
+    rest = train.learning_rate, max(train.l2, noise or 0.0), train.min_gain, train.least_rows, train.loss
+    return TreesPlan(rows, widths, trees, train.depth, *rest, outputs, outputs, noise)
 
 
 def _blocks(rows: int, widths: tuple[int, ...]) -> int:
@@ -134,7 +156,16 @@ def _blocks(rows: int, widths: tuple[int, ...]) -> int:
 
 @lru_cache(maxsize=64)
 def _run(
-    train: Trees, widths: tuple[int, ...], told: bool, guess: Guess, outputs: int, *, rows: int, trees: int, tested: int
+    train: Trees,
+    widths: tuple[int, ...],
+    told: bool,
+    noise: float | None,
+    guess: Guess,
+    outputs: int,
+    *,
+    rows: int,
+    trees: int,
+    tested: int,
 ) -> tuple[int, int, int, int]:
     """The whole program over so few rows, with this guess; without the rounds of :func:`_blocks`."""
     from contextlib import suppress
@@ -145,7 +176,7 @@ def _run(
     from vfl_node.training.shares.metric_noise import MetricNoise
     from vfl_node.training.trees.computation import Grown, TreesTraining, compute
 
-    shapes = _plan_of(train, widths, rows, trees, outputs)
+    shapes = _plan_of(train, widths, rows, trees, outputs, noise)
     vars(shapes)["guess"] = guess  # of all rows, in place of that of so few
     plan = TreesTraining(
         plan=shapes,

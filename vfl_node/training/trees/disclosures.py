@@ -16,7 +16,7 @@ OF_A_COLUMN = (
 
 
 def learns(
-    job: Job, rows: int | None, widths: Sequence[int], *, counted: int | None = None, number: int = 1
+    job: Job, rows: int | None, widths: Sequence[int], *, counted: int | None = None, number: int = 1, privacy: str = ""
 ) -> Mapping[str, tuple[Disclosure, ...]]:
     """Party → what it learnt.
 
@@ -26,6 +26,7 @@ def learns(
         widths: candidates of each data party, in the job's order; empty where they are not known.
         counted: shared records that sums are over, with noise; None where that is not known.
         number: of this training over the same records, among those that count.
+        privacy: what bounds all that was opened, in words.
     """
     parties, train = job.parties, Trees.section_of(job)
     width = dict(zip(parties.data, widths, strict=False))
@@ -46,6 +47,8 @@ def learns(
             text += f"each side of such a split are at least {train.least_rows:,} shared records{of_these}. Also how much the "
             text += "splits of each of its own columns gain in all trees, to 8 bits: functions of the labels of all shared "
             text += "records"
+            if train.epsilon is not None:
+                text = "which of its own candidates splits each node: it has drawn them itself, so this tells nothing"
             entries.append(Disclosure("splits", width.get(name), text))
         if train.leaves == "active" and name == parties.active:
             count = train.trees * train.outputs << train.depth
@@ -53,10 +56,14 @@ def learns(
                 f"the values of all {count:,} leaves{of_each}, to 18 bits: functions of the labels and columns of all shared "
                 "records. They also show which nodes are split at all"
             )
+            if train.epsilon is not None:
+                text = f"the values of all {count:,} leaves, to 18 bits, of sums with noise over all shared records"
             entries.append(Disclosure("leaf values", count, text + several))
         if train.metrics_by == "histogram" and (name == parties.active or job.evaluate.share_with_passive):
             over = "the shared records held out" if job.evaluate.test_fraction else "the shared records trained on"
             entries.append(Disclosure("metrics", counted, f"sums over {over}, each with noise: {sums_text(job)}"))
+        if train.epsilon is not None and privacy:
+            entries.append(Disclosure("privacy", rows, privacy))
         learnt[name] = tuple(entries)
     shapes = (
         "how many rows the shared order has, how many candidates each party has, trees and depth, how fast each party "

@@ -112,23 +112,38 @@ async def _choose_some(machine: ShareMachine, plan: TreesPlan, sums: Sums, base:
     a, sigma, reached = await machine.run(mask_value(gradients - pulled), mask_value(guess), mask_value(enough))
     (both,) = await machine.run(product(reached[:, :width], reached[:, width : 2 * width], "numbers"))
     (valid,) = await machine.run(mask_value(join_columns([both, both, _ones(len(both.part), place)])))
-    near, factor = await machine.run(product(v, sigma, "numbers"), multiply_three(a, sigma, valid))
-    near, factor = await machine.run(
-        truncate(near, plan.hessian_fraction + GUESS_FRACTION - REST_FRACTION),
-        truncate(factor, plan.gradient_fraction + GUESS_FRACTION - _PULLED_FRACTION),
-    )
-    rest, factor = await machine.run(mask_value(_add_public(near, -1.0, place)), mask_value(factor))
-    (square_rest,) = await machine.run(product(rest, rest, "numbers"))
-    (square_rest,) = await machine.run(truncate(square_rest, REST_FRACTION))
-    (opened_square,) = await machine.run(mask_value(square_rest))
-    (value,) = await machine.run(multiply_inverse(factor, rest, opened_square))
-    (value,) = await machine.run(truncate(value, _PULLED_FRACTION + INVERSE_FRACTION - VALUE_FRACTION))
-    (values,) = await machine.run(mask_value(value))
+    (values,) = await machine.run(mask_value(await _divide(machine, plan, a, v, sigma, valid)))
     (each,) = await machine.run(product(a, values, "numbers"))
     gain = each[:, :width] + each[:, width : 2 * width] - each[:, 2 * width :] - square
     (gain,) = await machine.run(truncate(gain, gain_fraction - plan.gain_fraction))
     every = _number(plan, gain, place)
     return Splits(await _find_largest(machine, every), values, every)
+
+
+async def find_values(machine: ShareMachine, plan: TreesPlan, gradients: Shared, hessians: Shared) -> Shared:
+    """G/(H + λ) of nodes, [1, K]; 0 where H + λ is below the first threshold."""
+    (v,) = await machine.run(mask_value(_add_public(hessians, plan.l2, machine.place)))
+    (table,) = await machine.run(deal_steps(v))
+    looked, _ = await find_at_most(machine, table, plan.guess.looks(v))
+    guess, enough = plan.guess.guess(v, await lift(machine, looked), machine.place)
+    a, sigma, valid = await machine.run(mask_value(gradients), mask_value(guess), mask_value(enough))
+    return await _divide(machine, plan, a, v, sigma, valid)
+
+
+async def _divide(machine: ShareMachine, plan: TreesPlan, a: Opened, v: Opened, sigma: Opened, valid: Opened) -> Shared:
+    """a/v, of a guess σ of 1/v; 0 where ``valid`` is."""
+    near, factor = await machine.run(product(v, sigma, "numbers"), multiply_three(a, sigma, valid))
+    near, factor = await machine.run(
+        truncate(near, plan.hessian_fraction + GUESS_FRACTION - REST_FRACTION),
+        truncate(factor, plan.gradient_fraction + GUESS_FRACTION - _PULLED_FRACTION),
+    )
+    rest, factor = await machine.run(mask_value(_add_public(near, -1.0, machine.place)), mask_value(factor))
+    (square_rest,) = await machine.run(product(rest, rest, "numbers"))
+    (square_rest,) = await machine.run(truncate(square_rest, REST_FRACTION))
+    (opened_square,) = await machine.run(mask_value(square_rest))
+    (value,) = await machine.run(multiply_inverse(factor, rest, opened_square))
+    (value,) = await machine.run(truncate(value, _PULLED_FRACTION + INVERSE_FRACTION - VALUE_FRACTION))
+    return value
 
 
 def _list_sides(value: Shared, width: int) -> Shared:

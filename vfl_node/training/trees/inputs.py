@@ -89,6 +89,8 @@ def _targets(data: TrainingData, train: Trees) -> tuple[np.ndarray, TargetScale 
     if labels is None or whole is None:
         raise DataError("the table has no label column", code="E_NO_LABEL", hint="set data.label")
     if train.task == "classification":
+        if train.epsilon is not None:  # the share of labels would tell them: leaves learn it
+            return one_hot(labels, train.classes), None, (0.0,)
         shares = np.clip(one_hot(whole, train.classes).mean(axis=0), 1e-4, 1 - 1e-4).tolist()
         begin = [float(np.clip(math.log(share / (1 - share)), -MOST_BEGIN, MOST_BEGIN)) for share in shares]
         return one_hot(labels, train.classes), None, tuple(begin)

@@ -31,6 +31,7 @@ _MOST_FRACTION = 14
 _GAIN_FRACTION = 8
 _SUM_BITS = 30  # of the sums of gradients
 _SPREAD = 1.05  # what rounding and the series may add to a sum of hessians
+_FAR_OFF = 6.0  # deviations of the noise, for which thresholds have room
 FAR = 8.0
 """Up to where targets and scores of a regression are apart, in deviations."""
 
@@ -51,6 +52,7 @@ class TreesPlan:
         loss: ``log`` of classes, ``squares`` of numbers in deviations.
         outputs: K, trees of a round: one for two classes and for a number, else one a class.
         at_once: how many of these grow side by side, in the same messages.
+        deviation: σ of the noise in the sum of gradients of each leaf (:mod:`.noised`); None: there is none.
     """
 
     rows: int
@@ -64,6 +66,7 @@ class TreesPlan:
     loss: Literal["log", "squares"] = "log"
     outputs: int = 1
     at_once: int = 1
+    deviation: float | None = None
 
     @property
     def groups(self) -> list[slice]:
@@ -102,9 +105,13 @@ class TreesPlan:
 
     @cached_property
     def guess(self) -> Guess:
-        """Thresholds of the sums of hessians and λ; below the first one a side has too few rows."""
-        most = self.rows * self._most_of_row * _SPREAD + self.l2
-        return Guess.from_range(self.least_hessian + self.l2, most, self.hessian_fraction)
+        """Thresholds of the sums of hessians and λ; below the first one a side has too few rows.
+
+        With noise there is no least number of rows: a sum that noise makes negative is below the first one.
+        """
+        most, noise = self.rows * self._most_of_row * _SPREAD + self.l2, self.deviation or 0.0
+        least = self.least_hessian if self.deviation is None else 0.0
+        return Guess.from_range(least + self.l2, most + _FAR_OFF * noise, self.hessian_fraction)
 
     @property
     def _most_of_row(self) -> float:

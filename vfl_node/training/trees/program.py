@@ -19,6 +19,7 @@ from vfl_node.training.trees.computation import Grown, TreesTraining, compute
 from vfl_node.training.trees.config import MOST_CANDIDATES, MOST_ROWS, Trees
 from vfl_node.training.trees.disclosures import learns
 from vfl_node.training.trees.gradients import TERMS
+from vfl_node.training.trees.noised import OF_HESSIANS, deviation_of
 from vfl_node.training.trees.plan import TreesPlan
 from vfl_node.training.trees.section import TreesSection
 from vfl_node.transport.generated.vfl.v1.shares_pb2 import DealingTerms, ShareContext
@@ -40,23 +41,25 @@ class TreesProgram(Program[TreesTraining]):
         series = SIGMOID[TERMS]
         fractions = plan.gradient_fraction, plan.hessian_fraction, plan.gain_fraction
         constants = [fractions, plan.guess.thresholds, plan.guess.changes, INVERSE, series.coefficients, series.multiples]
-        return {"constants": [list(each) for each in constants], "side by side": plan.at_once}
+        noise = {} if plan.deviation is None else {"noise": [plan.deviation.hex(), OF_HESSIANS.hex()]}
+        return {"constants": [list(each) for each in constants], "side by side": plan.at_once, **noise}
 
     def shapes(self, rows: int, widths: Sequence[int]) -> TreesPlan:
         """The shapes of a training over so many rows and candidates."""
-        train = self._train
+        train, noise = self._train, deviation_of(self._train, self.job.align.spec)
         return TreesPlan(
             rows=rows,
             widths=tuple(widths),
             trees=train.trees,
             depth=train.depth,
             rate=train.learning_rate,
-            l2=train.l2,
+            l2=max(train.l2, noise or 0.0),
             min_gain=train.min_gain,
             least_rows=train.least_rows,
             loss=train.loss,
             outputs=train.outputs,
             at_once=memory.grown_at_once(train, rows, widths),
+            deviation=noise,
         )
 
     @override

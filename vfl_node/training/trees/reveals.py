@@ -13,6 +13,7 @@ from vfl_node.training.trees.config import Trees
 def declare(job: Job) -> Iterator[Declaration]:
     """Each thing that a party may learn."""
     parties, train = job.parties, Trees.section_of(job)
+    bound = "without a bound on what that tells of one record" if train.epsilon is None else f"within ε = {train.epsilon:g}"
     of_each = " of each class's trees" if train.outputs > 1 else ""
     for name in parties.data:
         others = " and ".join(parties.others(name))
@@ -21,13 +22,17 @@ def declare(job: Job) -> Iterator[Declaration]:
             name, "features", f"how many candidates for splits each of {others} has, which hints at columns and missing values"
         )
         if train.reveal == "owners":
-            text = f"which of its own candidates splits each node{of_each}, and how much each of its own columns gains in all "
-            text += "trees, without a bound on what that tells of one record"
-            yield Declaration(name, "splits", text)
+            text = f"which of its own candidates splits each node{of_each}"
+            if train.epsilon is None:
+                text += ", and how much each of its own columns gains in all trees"
+            yield Declaration(name, "splits", f"{text}, {bound}")
         if train.leaves == "active" and name == parties.active:
-            told = f"the values of all leaves{of_each}, and so which nodes are split"
-            yield Declaration(name, "leaf values", f"{told}, without a bound on what they tell of one record")
+            text = f"the values of all leaves{of_each}, "
+            text += "and so which nodes are split" if train.epsilon is None else "of sums with noise"
+            yield Declaration(name, "leaf values", f"{text}, {bound}")
         if train.metrics_by == "histogram" and (name == parties.active or job.evaluate.share_with_passive):
             yield Declaration(name, "metrics", "sums over the records that are measured on, each with noise")
+        if train.epsilon is not None:
+            yield Declaration(name, "privacy", f"nothing more: all that is opened is {bound}")
     shapes = f"how many rows and candidates there are, and how fast each party computes; it deals the randomness, {DEALER}"
     yield Declaration(str(parties.coordinator), "shapes", shapes)

@@ -51,7 +51,8 @@ class TreesSection(TrainerSection):
     dropped: tuple[str, ...] = Field(default=(), description="this party's own columns without candidates")
     splits: tuple[OwnSplit, ...] = Field(default=(), description="nodes that this party's own columns split")
     gains: dict[str, float] = Field(
-        default_factory=dict, description="this party's own column with candidates → how much its splits gain in all trees"
+        default_factory=dict,
+        description="this party's own column with candidates → how much its splits gain in all trees; empty with an ε",
     )
     leaves: tuple[tuple[float, ...], ...] = Field(
         default=(),

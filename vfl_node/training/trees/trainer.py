@@ -37,7 +37,7 @@ from vfl_node.training.shares.privacy import privacy_of
 from vfl_node.training.shares.results import count_beyond, measure, warnings
 from vfl_node.training.summary import Population, Summary
 from vfl_node.training.trainer import Coordination, Trained, Trainer, TrainingData
-from vfl_node.training.trees.computation import Grown, TreesOutcome, TreesTraining, compute, first_scores
+from vfl_node.training.trees.computation import Grown, Positions, TreesOutcome, TreesTraining, compute, first_scores
 from vfl_node.training.trees.config import MOST_CANDIDATES, MOST_ROWS, Trees
 from vfl_node.training.trees.disclosures import learns
 from vfl_node.training.trees.inputs import TreeInputs, digest_of, prepare
@@ -128,7 +128,7 @@ class _TreesAttempt:
         servable = await make_servable(session, schedule, context.widths, inputs.scale, shares)
         failpoints.reach("evaluate")
         section = self._section(plan, inputs, outcome, met)
-        result = self._result(plan, inputs, outcome, section, len(testing))
+        result = self._result(plan, inputs, outcome, section, testing)
         split = schedule.split_seed if session.job.evaluate.test_fraction else b""
         return replace(result, epochs=tuple(steps.done), servable=servable, split=split)
 
@@ -178,7 +178,7 @@ class _TreesAttempt:
         )
 
     def _result(
-        self, plan: TreesTraining, inputs: TreeInputs, outcome: TreesOutcome, section: TreesSection, tested: int
+        self, plan: TreesTraining, inputs: TreeInputs, outcome: TreesOutcome, section: TreesSection, testing: Positions
     ) -> Trained:
         session, data, shapes = self._session, self._data, plan.plan
         found = measure(session.job, outcome.tallies, inputs.scale, inputs.spread)
@@ -192,16 +192,23 @@ class _TreesAttempt:
         return Trained(
             epochs=(),
             steps=shapes.trees,
-            rows=(len(plan.training), tested),
+            rows=(len(plan.training), len(testing)),
             device="cpu",
-            disclosures=learns(session.job, shapes.rows, shapes.widths, counted=count, number=data.number),
+            disclosures=learns(
+                session.job,
+                shapes.rows,
+                shapes.widths,
+                counted=count,
+                number=data.number,
+                privacy=section.privacy.text if section.privacy else "",
+            ),
             section=section,
             warnings=doubts,
             weights=to_tensors(self._shares(inputs, outcome)),
             encoder=inputs.columns.to_json(),
             columns=inputs.columns.encoded(data.table),
             results=Summary(found.values, found.intervals, population=common),
-            held_out=plan.testing if session.job.evaluate.test_fraction else np.empty(0, np.int64),
+            held_out=testing if session.job.evaluate.test_fraction else np.empty(0, np.int64),
         )
 
 

@@ -83,7 +83,7 @@ async def grow_trees(
     """
     trees = len(pairs.part)
     (x,) = await machine.run(mask_apart(pairs, machine.parties))
-    z, left = _everywhere(plan.rows, trees), x
+    z, left = everywhere(plan.rows, trees), x
     base, above, chosen = Shared(np.zeros((trees, 1), np.uint64), VALUE_FRACTION), None, []
     gained = Shared(np.zeros(plan.width, np.uint64), plan.gain_fraction + plan.index_bits)
     for level in range(plan.depth):
@@ -97,20 +97,17 @@ async def grow_trees(
         chosen.append(unpack_bits(flags.part, (trees, 1 << level, plan.width)))
         if level + 1 < plan.depth:
             (shown,) = await machine.run(show_bits(ways))
-            x_left, z_left = await machine.run(_keep_left(shown, x, trees), _keep_left(shown, z, trees, PLACE_BITS))
+            x_left, z_left = await machine.run(keep_left(shown, x, trees), keep_left(shown, z, trees, PLACE_BITS))
             left, z_left = await machine.run(mask_apart(x_left, machine.parties), mask_value(z_left, PLACE_BITS))
-            x, z = _split_rows(machine, x, left), _split_rows(machine, z, z_left)
-    scaled = base[:, 0].times(-round(plan.rate * 2**_RATE_FRACTION), _RATE_FRACTION)
-    (leaves,) = await machine.run(truncate(scaled, scaled.fraction - SCORE_FRACTION))
-    if plan.loss == "log":
-        leaves = await _cap(machine, leaves, round(MOST_LEAF * 2**SCORE_FRACTION))
+            x, z = split_rows(machine, x, left), split_rows(machine, z, z_left)
+    leaves = await scale_leaves(machine, plan, base[:, 0])
     of_trees = Shared(leaves.part.reshape(trees, -1), leaves.fraction)
     added = await add_leaves(machine, z, ways, of_trees)
     grown = [Tree(tuple(Bits(pack_bits(level[tree])) for level in chosen), of_trees[tree]) for tree in range(trees)]
     return grown, scores + added, gained
 
 
-def _everywhere(rows: int, trees: int = 1) -> Opened:
+def everywhere(rows: int, trees: int = 1) -> Opened:
     """All rows are in the root of each tree, which is public."""
     nothing = np.zeros((trees, rows), np.uint64)
     return Opened(nothing + _ONE, nothing, 0)
@@ -140,7 +137,7 @@ async def _route(
     ways = Bits(np.bitwise_xor.reduce([np.zeros(rows, np.uint64), *(each.part for each in picked)]))
     if count > trees:
         (shown,) = await machine.run(show_bits(ways))
-        (ways,) = await machine.run(_select_ways(shown, z, trees))
+        (ways,) = await machine.run(select_ways(shown, z, trees))
     values = splits.values
     of_left, of_right, of_node, of_words = await machine.run(
         product(opened[:, :width], values[:, :width], "numbers"),
@@ -161,7 +158,7 @@ def _add_gains(plan: TreesPlan, of_words: Shared, places: Shared) -> Shared:
     return Shared(gains, plan.gain_fraction + plan.index_bits)
 
 
-def _select_ways(shown: ShownBits, z: Opened, trees: int = 1) -> Operation[Bits]:
+def select_ways(shown: ShownBits, z: Opened, trees: int = 1) -> Operation[Bits]:
     """⊕ of a bit of each node of a tree, where the row is in the node: bits [T, n] of [K, n] under masks, packed."""
     rows = z.mask.shape[1]
     shape, words = (trees, len(z.mask) // trees, rows), words_of(trees * rows)
@@ -183,7 +180,7 @@ def _select_ways(shown: ShownBits, z: Opened, trees: int = 1) -> Operation[Bits]
     return Operation(result, dealt={"both": (words,)}, correlated=correlate, binary=True)
 
 
-def _keep_left(shown: ShownBits, value: Opened, trees: int = 1, bits: int = BITS) -> Operation[Shared]:
+def keep_left(shown: ShownBits, value: Opened, trees: int = 1, bits: int = BITS) -> Operation[Shared]:
     """A value of each node and row, times the row's bit in the tree: [K, n] of bits [T, n] under masks; modulo 2^bits.
 
     Nothing is sent between parties. From the dealer: a number for each tree and row, and one for each value.
@@ -207,20 +204,20 @@ def _keep_left(shown: ShownBits, value: Opened, trees: int = 1, bits: int = BITS
     return Operation(result, dealt={"ones": of_bits, "both": shape}, correlated=correlate, dealt_bits=bits)
 
 
-def _split_rows(machine: ShareMachine, whole: Opened, left: Opened) -> Opened:
+def split_rows(machine: ShareMachine, whole: Opened, left: Opened) -> Opened:
     """Left and right children in turns."""
-    each = tuple(_interleave(*pair) for pair in zip(whole.each, left.each, strict=True))
-    mask = _interleave(whole.mask, left.mask)
-    difference = np.zeros(mask.shape, np.uint64) if machine.place == DEALER else _interleave(whole.difference, left.difference)
+    each = tuple(interleave(*pair) for pair in zip(whole.each, left.each, strict=True))
+    mask = interleave(whole.mask, left.mask)
+    difference = np.zeros(mask.shape, np.uint64) if machine.place == DEALER else interleave(whole.difference, left.difference)
     return Opened(difference, mask, left.fraction, each)
 
 
 def _split_sums(whole: Sums, left: Sums) -> Sums:
     pairs = (whole.gradients, left.gradients), (whole.hessians, left.hessians)
-    return Sums(*(Shared(_interleave(one.part, other.part), one.fraction) for one, other in pairs))
+    return Sums(*(Shared(interleave(one.part, other.part), one.fraction) for one, other in pairs))
 
 
-def _interleave(whole: Ring, left: Ring) -> Ring:
+def interleave(whole: Ring, left: Ring) -> Ring:
     """What is left, and the rest, in turns."""
     made = np.empty((2 * len(left), left.shape[1]), np.uint64)
     made[::2] = left
@@ -231,7 +228,7 @@ def _interleave(whole: Ring, left: Ring) -> Ring:
 async def follow_trees(machine: ShareMachine, cells: Sequence[MaskedCells], trees: Sequence[Tree]) -> list[Shared]:
     """The leaves of each tree in which rows end, each [n] modulo 2^:data:`PLACE_BITS`; all trees at a time."""
     rows, width = cells[0].rows, sum(each.width for each in cells)
-    places = [_everywhere(rows)] * len(trees)
+    places = [everywhere(rows)] * len(trees)
     for level in range(len(trees[0].chosen)):
         count = 1 << level
         flags = [unpack_bits(tree.chosen[level].part, (count, width)) for tree in trees]
@@ -244,21 +241,30 @@ async def follow_trees(machine: ShareMachine, cells: Sequence[MaskedCells], tree
             first += each.width
         if level:
             shown = await machine.run(*map(show_bits, ways))
-            ways = await machine.run(*map(_select_ways, shown, places))
+            ways = await machine.run(*map(select_ways, shown, places))
         if level + 1 < len(trees[0].chosen):
             shown = await machine.run(*map(show_bits, ways))
-            kept = await machine.run(*(_keep_left(*pair, bits=PLACE_BITS) for pair in zip(shown, places, strict=True)))
+            kept = await machine.run(*(keep_left(*pair, bits=PLACE_BITS) for pair in zip(shown, places, strict=True)))
             left = await machine.run(*(mask_value(each, PLACE_BITS) for each in kept))
-            places = [_split_rows(machine, *pair) for pair in zip(places, left, strict=True)]
+            places = [split_rows(machine, *pair) for pair in zip(places, left, strict=True)]
     tables = await machine.run(*(mask_value(_leaf_table(tree.leaves)) for tree in trees))
     found = await machine.run(*map(product, tables, places))
     changes = await machine.run(*(mask_value(each[1:], PLACE_BITS) for each in found))
     shown = await machine.run(*map(show_bits, ways))
-    moved = await machine.run(*(_keep_left(*pair, bits=PLACE_BITS) for pair in zip(shown, changes, strict=True)))
+    moved = await machine.run(*(keep_left(*pair, bits=PLACE_BITS) for pair in zip(shown, changes, strict=True)))
     return [one[0] + other[0] for one, other in zip(found, moved, strict=True)]
 
 
-async def _cap(machine: ShareMachine, value: Shared, most: int) -> Shared:
+async def scale_leaves(machine: ShareMachine, plan: TreesPlan, values: Shared) -> Shared:
+    """Leaves of their G/(H + λ), [2·K]: times −η, and those of classes cut."""
+    scaled = values.times(-round(plan.rate * 2**_RATE_FRACTION), _RATE_FRACTION)
+    (leaves,) = await machine.run(truncate(scaled, scaled.fraction - SCORE_FRACTION))
+    if plan.loss == "log":
+        leaves = await cap(machine, leaves, round(MOST_LEAF * 2**SCORE_FRACTION))
+    return leaves
+
+
+async def cap(machine: ShareMachine, value: Shared, most: int) -> Shared:
     """Numbers cut to at most ``most`` and at least its negative. Six rounds."""
     bound = Shared(np.full(value.shape, most if machine.place == 0 else 0, np.uint64), value.fraction)
     low = await larger(machine, value, bound.times(-1))
@@ -279,7 +285,7 @@ async def add_leaves(machine: ShareMachine, z: Opened, ways: Bits, leaves: Share
     tables = await machine.run(*(mask_value(_leaf_table(leaves[tree])) for tree in range(trees)))
     found = await machine.run(*(product(table, z[tree * nodes : (tree + 1) * nodes]) for tree, table in enumerate(tables)))
     change, shown = await machine.run(mask_value(stack_rows([each[1:] for each in found]), PLACE_BITS), show_bits(ways))
-    (moved,) = await machine.run(_keep_left(shown, change, trees, PLACE_BITS))
+    (moved,) = await machine.run(keep_left(shown, change, trees, PLACE_BITS))
     return stack_rows([each[:1] for each in found]) + moved
 
 
