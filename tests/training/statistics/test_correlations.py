@@ -24,7 +24,7 @@ def test_they_are_those_of_the_shared_records(
 ) -> None:
     monkeypatch.setattr(correlations, "draw_noise", zeros)
     monkeypatch.setattr(correlations, "noise_of", lambda mu, columns: 0.0)
-    monkeypatch.setattr(correlations, "_AT_ONCE", 200)
+    monkeypatch.setattr(correlations, "NUMBERS_AT_ONCE", 200)
     monkeypatch.setattr(correlations, "LENGTH", 100.0)  # no row is shrunk
     monkeypatch.setattr(counted, "_cut_ends", lambda values: values)
     over, of = world(parties, protocol, people=300), attempt({"correlations": True})

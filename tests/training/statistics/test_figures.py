@@ -12,7 +12,7 @@ from vfl_node.data.tables import CategoricalColumn, NumericColumn, Table
 from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.training.statistics.columns import CountedColumns
 from vfl_node.training.statistics.figures import (
-    Pooled,
+    PooledCounts,
     diverge,
     find_evidence,
     measure_distance,
@@ -26,7 +26,7 @@ COUNTS = np.array([[900.0, 40.0], [700.0, 90.0], [500.0, 160.0], [300.0, 210.0],
 """Of label 0 and 1 by bin; the last one has missing values."""
 
 
-def together(counts: np.ndarray, least: float = 20, deviation: float = 0.0, *, ordered: bool = True) -> Pooled:
+def together(counts: np.ndarray, least: float = 20, deviation: float = 0.0, *, ordered: bool = True) -> PooledCounts:
     return pool(counts, least, deviation, ordered=ordered)
 
 

@@ -41,7 +41,7 @@ BESIDE = 2
 
 _LEAST_VARIANCES = 6.0  # of a column, in deviations of its noise
 
-_AT_ONCE = 1 << 22
+NUMBERS_AT_ONCE = 1 << 22
 """Numbers of rows that are multiplied at a time."""
 
 
@@ -88,7 +88,7 @@ async def multiply_rows(
     Opens about 8·(parties + 1) bytes a row and column; the dealer sends as many as a row has numbers.
     """
     rows, total = len(both.part), sum(widths)
-    at_once = max(1, _AT_ONCE // total)
+    at_once = max(1, NUMBERS_AT_ONCE // total)
     sums = Shared(np.zeros((total, total), np.uint64), 2 * FRACTION)
     for first in range(0, rows, at_once):
         part = slice(first, first + at_once)

@@ -145,7 +145,7 @@ def _columns(passive_parties: int, beside: Beside) -> tuple[int, ...]:
 
 def _compared_at_once(total: int) -> int:
     """Rows of so many numbers that are multiplied at a time."""
-    return max(1, correlations._AT_ONCE // total)
+    return max(1, correlations.NUMBERS_AT_ONCE // total)
 
 
 @lru_cache(maxsize=64)

@@ -36,7 +36,7 @@ _LARGEST = 1.7  # of the variance of each, about what the square of the largest 
 
 
 @dataclass(frozen=True, eq=False)
-class Pooled:
+class PooledCounts:
     """Numbers of records in the bins of a column, those with few records together.
 
     Attributes:
@@ -50,7 +50,7 @@ class Pooled:
     place: NDArray[np.int64]
 
 
-def pool(counts: Floats, least: float, deviation: float, *, ordered: bool) -> Pooled:
+def pool(counts: Floats, least: float, deviation: float, *, ordered: bool) -> PooledCounts:
     """Take together what has few records.
 
     Args:
@@ -75,10 +75,10 @@ def pool(counts: Floats, least: float, deviation: float, *, ordered: bool) -> Po
     inside = place >= 0
     pooled = np.zeros((groups, 2))
     np.add.at(pooled, place[inside], counts[inside])
-    return Pooled(pooled, np.bincount(place[inside], minlength=groups).astype(np.float64), place)
+    return PooledCounts(pooled, np.bincount(place[inside], minlength=groups).astype(np.float64), place)
 
 
-def find_evidence(pooled: Pooled) -> Floats:
+def find_evidence(pooled: PooledCounts) -> Floats:
     """The weight of evidence of each bin, float64[B]; 0 where it is nowhere."""
     if not len(pooled.counts):
         return np.zeros(len(pooled.place))
@@ -105,7 +105,7 @@ def diverge(first: Floats, second: Floats, noise: Floats, noise_of_second: Float
     return max(0.0, float(value - bias)), float(np.sqrt(spread))
 
 
-def measure_distance(pooled: Pooled, deviation: float) -> tuple[float, float]:
+def measure_distance(pooled: PooledCounts, deviation: float) -> tuple[float, float]:
     """KS of intervals in their order, and the standard deviation that noise gives it; NaN of less than two bins.
 
     Of its square what noise gives it on average is taken away, about.
@@ -121,7 +121,7 @@ def measure_distance(pooled: Pooled, deviation: float) -> tuple[float, float]:
     return min(1.0, value), math.sqrt(spread[place])
 
 
-def measure_independence(pooled: Pooled, deviation: float) -> tuple[float, int]:
+def measure_independence(pooled: PooledCounts, deviation: float) -> tuple[float, int]:
     """χ² of bins and labels, and its degrees of freedom; NaN and 0 of less than two bins.
 
     The noise counts as spread that would be there by chance.
