@@ -68,7 +68,7 @@ def check_allowed(settings: Settings, job: Job, *, by_peer: bool = False, loadin
             "kind",
             f"job {job.name!r} opens a model of which nothing bounds what it tells ({kind}), which this node's policy "
             "does not allow",
-            f"say an epsilon in the job, and no train.layers or loss: taylor; or write unbounded_models: [{kind}] in the policy",
+            f"say an epsilon, and no train.layers or loss: taylor; or write unbounded_models: [{kind}] in the policy",
         )
     if job.export and not limits.allow_joint_export and role != "coordinator":
         raise refusal(
