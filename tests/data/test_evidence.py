@@ -101,14 +101,22 @@ def test_hidden_training_reads_what_it_would_of_weights_by_hand(bounded: bool) -
     assert np.array_equal(again.transform(less), again.transform(GIVEN))
 
 
-KEPT = KeptEvidence.from_counted(EVIDENCE, 0.25, bytes(32))
+KEPT = KeptEvidence.from_counted(EVIDENCE, 0.25, bytes(32), noised=True)
 
 
 def test_they_are_kept_to_the_last_bit() -> None:
     third = CITY.model_copy(update={"weights": (1 / 3, -1e-300, 0.1, np.pi)})
-    kept = KeptEvidence.from_counted(EvidenceColumns(job="counted", columns=(third,)), 0.25, bytes(32))
+    kept = KeptEvidence.from_counted(EvidenceColumns(job="counted", columns=(third,)), 0.25, bytes(32), noised=True)
     assert KeptEvidence.from_json(kept.to_json()) == kept
     assert bytes(32).hex() not in kept.to_json()
+
+
+def test_what_was_stored_before_counts_as_without_noise() -> None:
+    """It did not say. What says so is believed."""
+    stored = json.loads(KEPT.to_json())
+    assert KeptEvidence.from_json(json.dumps(stored)).noised
+    del stored["noised"]
+    assert KeptEvidence.from_json(json.dumps(stored | {"version": 1})) == KEPT.model_copy(update={"noised": False})
 
 
 @pytest.mark.parametrize(
@@ -129,7 +137,7 @@ def test_only_rows_that_were_held_out_may_be(fraction: float, split: bytes | Non
 @pytest.mark.parametrize(
     ("change", "code"),
     [
-        ({"version": 2}, "E_STATE_VERSION"),
+        ({"version": 3}, "E_STATE_VERSION"),
         ({"held_out": 1.0}, "E_STATE_CORRUPT"),
         ({"split": None}, "E_STATE_CORRUPT"),
         (

@@ -16,7 +16,8 @@ from tests.node.test_trainings import Tap
 from vfl_node.configuration.models import parse
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.design import LinearEncoder
-from vfl_node.errors import PeerLost, StateError, UsageError, VflError
+from vfl_node.data.evidence import KeptEvidence
+from vfl_node.errors import PeerError, PeerLost, StateError, UsageError, VflError
 from vfl_node.execution.conversations import conversations
 from vfl_node.execution.folder import JobFolder
 from vfl_node.execution.inputs import read_input
@@ -30,6 +31,7 @@ from vfl_node.models import storage
 from vfl_node.node.partners import Partner
 from vfl_node.node.reuse import check_reuse
 from vfl_node.node.store import Store
+from vfl_node.process.files import read_checked, write_checked
 from vfl_node.settings.node import Data, Settings
 from vfl_node.settings.protection import Compare
 from vfl_node.training.hidden.rows import RowEncoder
@@ -37,6 +39,7 @@ from vfl_node.transport.memory import memory_channels, run_together
 
 ROLES = {"clinic": "active", "lab": "passive", "notary": "coordinator"}
 DATA = ("clinic", "lab")
+UNBOUNDED = ["exact", "rounded-statistics"]
 PARTIES = "parties: {active: clinic, passive: lab, coordinator: notary}\n"
 EVALUATE = "evaluate: {test_fraction: 0.3, metrics: [auc], epsilon: 100}\n"
 COUNT = "align: {protocol: psu}\nstatistics: {bins: 6, epsilon: 100, least_rows: 5}\n" + EVALUATE
@@ -121,7 +124,9 @@ class Jobs:
             role=ROLES[name],
             insecure_loopback=True,
             device="cpu",
-            policy={"everyone": {"budgets": {"epsilon": None, "trainings": 100}, "least_rows": 5}},
+            policy={
+                "everyone": {"budgets": {"epsilon": None, "trainings": 100}, "least_rows": 5, "unbounded_models": UNBOUNDED}
+            },
             **own,
         )
 
@@ -280,6 +285,37 @@ def test_rows_whose_labels_were_counted_are_not_measured_on(jobs: Jobs) -> None:
             assert (error.code, "was 0 there" in error.message) == ("E_EVIDENCE", True)
 
 
+def test_an_epsilon_does_not_cover_weights_without_noise(files: dict[str, Path], ram: Path) -> None:
+    """One record moves the weight of a whole bin then. A training without an ε reads them, and hands on what they are."""
+    jobs = Jobs(files, ram)
+    exact = COUNT.replace("epsilon: 100, least_rows", "epsilon: null, least_rows")
+    assert exact != COUNT
+    assert jobs.run("counted", exact) == DONE
+    jobs.end("counted")
+    assert jobs.run("unbounded", TRAIN.replace("epsilon: 100, transform", "epsilon: null, epochs: 1, transform")) == DONE
+    jobs.end("unbounded")
+    for earlier in ("counted", "unbounded"):
+        for error in jobs.run(f"of-{earlier}", TRAIN.replace("counted", earlier))[:2]:
+            assert isinstance(error, UsageError)
+            assert error.code == "E_EVIDENCE"
+            assert "job counted counted weights of evidence without noise" in error.message
+            assert "train.epsilon: null" in error.hint
+            assert error.for_peer == "weights of evidence were counted without noise, and train.epsilon does not cover them"
+    for error in jobs.run("found", TRAIN.replace("counted", "auto"), kept=["counted"])[:2]:
+        assert (error.code, "without noise" in error.message) == ("E_EVIDENCE", True)
+
+
+def test_parties_do_not_mix_weights_of_two_jobs(jobs: Jobs) -> None:
+    """Both have counted over one alignment, which each party has kept. Without such weights they do not matter."""
+    path = jobs.job_folder("counted", "lab").evidence
+    kept = KeptEvidence.from_json(read_checked(path).decode())
+    other = kept.model_copy(update={"columns": kept.columns.model_copy(update={"job": "another"})})
+    write_checked(path, other.to_json().encode())
+    errors = jobs.run("woe", TRAIN)[:2]
+    assert any(isinstance(error, PeerError) and error.code == "E_REUSE_ALIGN" for error in errors)
+    assert jobs.run("plain", PLAIN) == DONE
+
+
 @needs_onnx
 def test_an_owner_takes_its_half_away(jobs: Jobs, tmp_path: Path) -> None:
     """With its bins and weights; each file is compared with the half over the owner's own table."""
@@ -313,6 +349,11 @@ def test_a_node_refuses_early(jobs: Jobs, tmp_path: Path) -> None:
         assert caught.value.code == "E_EVIDENCE"
         ours.evidence.write_bytes(theirs.evidence.read_bytes())
         check_reuse(store, jobs.job(TRAIN))
+        kept = KeptEvidence.from_json(read_checked(ours.evidence).decode()).model_copy(update={"noised": False})
+        write_checked(ours.evidence, kept.to_json().encode())
+        with pytest.raises(UsageError, match="without noise"):
+            check_reuse(store, jobs.job(TRAIN))
+        check_reuse(store, jobs.job(TRAIN.replace("epsilon: 100, transform", "epsilon: null, transform")))
 
 
 @pytest.mark.parametrize(

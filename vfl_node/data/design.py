@@ -29,7 +29,8 @@ of 0 and 1 for each level, and one for "missing" if some rows have no level; the
 these has no column. With a column for every level, the columns of two categories would have the same sum, and a
 rare level that is left out elsewhere would follow from the others. A level that was not in the table is 0 in all columns.
 Columns without information are left out: columns of zeros, and under ``standard`` constants, whose effect the
-intercept of the party with the labels has as well.
+intercept of the party with the labels has as well. Of weights of evidence none is left out: a constant column is one of zeros
+there, or of its number. Weights follow labels, and so the number of columns, which other parties see, must not follow them.
 """
 
 from __future__ import annotations
@@ -174,7 +175,8 @@ class LinearEncoder(StoredEncoder):
 
     Attributes:
         columns: in the order of the design.
-        dropped: columns of the table that are not in the design, because they have no information.
+        dropped: columns of the table that are not in the design, because they have no information; with ``evidence`` those
+            that were not counted.
         evidence: weights that replace the columns of the table before these are read; None: they are read as they are.
     """
 
@@ -212,7 +214,8 @@ class LinearEncoder(StoredEncoder):
                 if isinstance(read, CategoricalColumn):
                     columns += _levels(name, read, part)
                 elif not isinstance(read, ListColumn):  # which no linear model reads
-                    columns += _numeric(name, read.values, _scaling_of(read, scaling, part), common, part)
+                    scaled = _scaling_of(read, scaling, part)
+                    columns += _numeric(name, read.values, scaled, common, part, always=evidence is not None)
         encoded = {encoding.name for encoding in columns}
         return cls(
             columns=tuple(columns),
@@ -291,12 +294,20 @@ def _common_unit(columns: Mapping[str, Column]) -> tuple[float, int]:
 
 
 def _numeric(
-    name: str, values: NDArray[np.float64], scaling: LinearScaling, common: tuple[float, int], part: Part | None
+    name: str,
+    values: NDArray[np.float64],
+    scaling: LinearScaling,
+    common: tuple[float, int],
+    part: Part | None,
+    *,
+    always: bool,
 ) -> Iterator[Numbers | MissingCells]:
     missing = np.isnan(values)
     centred = scaling not in ("unit", "none")
     scale = _scale(name, values[~missing], scaling, common)
-    if scale is not None and scale.apply(values).any():
+    if scale is None and always:  # a constant: zeros
+        scale = LinearScale(name=name, centre=transforms.moments(values)[0], unit=1.0, resolution=RESOLUTION, most=CENTRED)
+    if scale is not None and (always or scale.apply(values).any()):
         yield scale.model_copy(update={"part": part})
     if missing.any() and not (centred and missing.all()):
         yield MissingCells(name=name, part=part)

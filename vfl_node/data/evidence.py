@@ -90,19 +90,22 @@ class KeptEvidence(Frozen):
         columns: the weights.
         held_out: part of the shared rows that was not counted; 0: all were.
         split: SHA-256 of the seed by which these rows were held out, hexadecimal.
+        noised: whether what was counted had noise (``statistics.epsilon``). Without it one record moves the weight of each
+            other one in its bin, and no ε of a training covers that.
     """
 
-    version: ClassVar[int] = 1
-    steps: ClassVar[versions.Steps] = {}
+    version: ClassVar[int] = 2
+    steps: ClassVar[versions.Steps] = {1: lambda document: document | {"noised": False}}  # which did not say
 
     columns: EvidenceColumns
     held_out: Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]
     split: str
+    noised: bool
 
     @classmethod
-    def from_counted(cls, columns: EvidenceColumns, held_out: float, split: bytes) -> KeptEvidence:
+    def from_counted(cls, columns: EvidenceColumns, held_out: float, split: bytes, *, noised: bool) -> KeptEvidence:
         """Those of a job whose seed of held-out rows is ``split``."""
-        return cls(columns=columns, held_out=held_out, split=_digest(split))
+        return cls(columns=columns, held_out=held_out, split=_digest(split), noised=noised)
 
     def spares(self, test_fraction: float, split: bytes | None) -> bool:
         """Whether no label of the rows was counted that a job holds out by the seed ``split``; None: by one of its own.

@@ -118,17 +118,19 @@ def evidence_absence_error(job_id: JobId | None) -> StateError:
 
 
 def check_evidence(session: Session, folder: JobFolder) -> None:
-    """Refuse a training by weights of evidence that are not there, or for which labels of rows to be held out were counted.
+    """Refuse a training by weights of evidence that are not there, or that it may not read.
 
     Raises:
         StateError: there are none (``E_EVIDENCE``).
-        UsageError: they know labels of rows that would be measured on (``E_EVIDENCE``).
+        UsageError: they have no noise and the training has an ε, or they know labels of rows that would be measured on
+            (``E_EVIDENCE``).
     """
     job, kept = session.job, session.attempt.evidence
     if job.train is None or not job.train.reads_evidence:
         return
     if kept is None:
         raise evidence_absence_error(reused_job(job, folder.path))
+    check_noise(job, kept)
     fraction = job.evaluate.test_fraction
     if not kept.spares(fraction, session.attempt.split):
         raise UsageError(
@@ -138,6 +140,24 @@ def check_evidence(session: Session, folder: JobFolder) -> None:
             hint=f"say evaluate.test_fraction: {kept.held_out:g} or less; or run statistics again that hold out as much",
             for_peer="evaluate.test_fraction is more than where weights of evidence were counted",
         )
+
+
+def check_noise(job: Job, kept: KeptEvidence) -> None:
+    """Refuse a training with an ε by weights of evidence without noise, by which one record moves many rows.
+
+    Raises:
+        UsageError: it is one (``E_EVIDENCE``). That follows from the two jobs alone.
+    """
+    if job.train is None or job.train.model_epsilon is None or kept.noised:
+        return
+    raise UsageError(
+        f"job {kept.columns.job} counted weights of evidence without noise (statistics: {{epsilon: null}}): one record moves "
+        "the weight of each other one in its bin, which train.epsilon does not cover",
+        code=EVIDENCE,
+        hint="run statistics with an epsilon, and name that job in align.reuse; or say train.epsilon: null, which each party's "
+        "owner must allow (unbounded_models)",
+        for_peer="weights of evidence were counted without noise, and train.epsilon does not cover them",
+    )
 
 
 def reused_job(job: Job, path: Path) -> JobId | None:
@@ -281,11 +301,17 @@ def _list_equal(session: Session, folder: JobFolder, table: Table, kept: Sequenc
 
 
 def _load(session: Session, source: JobFolder, alignment_of: JobId) -> tuple[Alignment, bytes]:
-    """An alignment that is kept, and a digest of what all parties know of it and of how rows were held out; 32 bytes."""
+    """An alignment that is kept, and a digest of what all parties know of it and of how rows were held out; 32 bytes.
+
+    For a training by weights of evidence also of which job has counted them.
+    """
     if (stored := source.load_alignment(session.others)) is None:
         raise absence_error(alignment_of)
     alignment, terms = stored[0], session.job.align
     about = f"{alignment_of} {alignment.protocol} {alignment.group} {terms.padding} {terms.dummies} {len(alignment)}"
+    if session.job.train is not None and session.job.train.reads_evidence:
+        evidence = read_evidence(source, alignment_of)
+        about += f" {evidence.columns.job if evidence else ''}"
     held_out_by = read_split(source, alignment_of) or b""
     return alignment, hashlib.sha256(b"vfl-node alignment " + about.encode() + held_out_by).digest()
 

@@ -200,6 +200,11 @@ class TrainerConfig(Frozen):
         """Whether columns are replaced by weights of evidence of an earlier job (``statistics``)."""
         return False
 
+    @property
+    def model_epsilon(self) -> float | None:
+        """ε that a training in shares states for its model; None: it states none."""
+        return None
+
     def opens(self, evaluate: Evaluate, shared: int | None = None) -> Exposure:
         """What it reveals at its end, as amounts that can be added up over several jobs. Not the same as ``traits.opens``.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import islice
 
 from vfl_node.errors import UsageError
-from vfl_node.execution.reuse import MOST_OFFERED, REUSE, absence_error, evidence_absence_error, read_evidence
+from vfl_node.execution.reuse import MOST_OFFERED, REUSE, absence_error, check_noise, evidence_absence_error, read_evidence
 from vfl_node.job import Job, JobId, differing_fields
 from vfl_node.job.names import AUTO
 from vfl_node.node.store import Store
@@ -21,8 +21,8 @@ def check_reuse(store: Store, job: Job) -> None:
 
     Raises:
         StateError: it is not kept here (``E_REUSE_ALIGN``), or weights of evidence are not that the job reads (``E_EVIDENCE``).
-        UsageError: it is another one (``E_REUSE_ALIGN``), or the training goes on from a model that held out other rows
-            (``E_SPLIT``).
+        UsageError: it is another one (``E_REUSE_ALIGN``), the training goes on from a model that held out other rows
+            (``E_SPLIT``), or has an ε and weights without noise (``E_EVIDENCE``).
     """
     name = job.align.reuse
     if name in (None, AUTO):
@@ -40,8 +40,10 @@ def check_reuse(store: Store, job: Job) -> None:
             for_peer=f"{', '.join(others)} must be as in job {name}" if is_theirs else absence_error(name).for_peer,
         )
     _check_start(job, earlier)
-    if job.train and job.train.reads_evidence and not read_evidence(store.job_folder(record), name):
-        raise evidence_absence_error(name)
+    if job.train and job.train.reads_evidence:
+        if not (evidence := read_evidence(store.job_folder(record), name)):
+            raise evidence_absence_error(name)
+        check_noise(job, evidence)
 
 
 def list_kept(store: Store, job: Job) -> list[JobId]:

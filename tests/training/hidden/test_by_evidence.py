@@ -31,7 +31,7 @@ WOE = {"transform": "woe"}
 def counted(table: Table, weights: NDArray[np.float64]) -> KeptEvidence:
     """Weights that a job with statistics has found, of each bin of each column."""
     columns = CountedColumns.fit(table, BINS, 5)
-    return KeptEvidence.from_counted(columns.weigh("counted", weights[: len(columns.columns)]), 0.25, SPLIT)
+    return KeptEvidence.from_counted(columns.weigh("counted", weights[: len(columns.columns)]), 0.25, SPLIT, noised=True)
 
 
 def evidence_of(over: Any) -> dict[str, KeptEvidence]:

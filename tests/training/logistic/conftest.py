@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, NamedTuple
@@ -19,6 +19,7 @@ from vfl_node.crypto.paillier import keys
 from vfl_node.crypto.paillier.keys import PrivateKey
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.design import LinearEncoder
+from vfl_node.data.evidence import KeptEvidence
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import NumericColumn, Table
 from vfl_node.engines.contract import Engine, Inline
@@ -200,6 +201,8 @@ class Attempt:
     """The key the coordinator gives to each data party."""
     tamper: Callable[[Sent], None] = lambda sent: None
     """May change a message on its way out, or raise."""
+    evidence: Mapping[str, KeptEvidence] = field(default_factory=dict)
+    """Party → weights of evidence that it has kept."""
 
     def __post_init__(self) -> None:
         self._recorder = Recorder(edit=lambda *sent: self.tamper(Sent(*sent)))
@@ -232,6 +235,7 @@ class Attempt:
                 attempt=self.number,
                 processes=self.workers,
                 pins=self.state.pins[name],
+                evidence=self.evidence.get(name),
                 clock=lambda ticks=ticks: float(next(ticks)),
             )
             data, checkpoints = TrainingData(view, table), self.state.checkpoints[name]

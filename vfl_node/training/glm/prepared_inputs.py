@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,8 +35,9 @@ class PreparedInputs:
         targets: float64[m, K] of 0 and 1, or scaled numbers, zeros where a shared row is not its own; None without labels.
         labels: of all its rows as targets are made of them: classes, or scaled numbers; None without labels.
         scale: of numbers; None of classes, and without labels.
-        used: bool[columns of the design]: which of them enter the model.
-        dropped: names of the columns left out.
+        used: bool[columns of the design]: which of them enter the model. Weights of evidence of which one does not are
+            columns of zeros in it, so that nobody sees by their number what these weights are.
+        dropped: names of the columns left out, or zeros.
         warnings: whole sentences about the scaling of columns, for the owner.
         row_weights: float64[m], the weight of each row by its class, 0 where it is not its own; None where all count alike.
     """
@@ -79,12 +80,15 @@ def prepare(session: Session, data: TrainingData, training: Positions, randomnes
     design = encoder.transform(data.table)
     rows = data.alignment.rows
     own = training[rows[training] >= 0]
-    used = np.ones(len(design.steps), np.bool_)
+    used = np.count_nonzero(design.integers, axis=0) > 0 if encoder.evidence else np.ones(len(design.steps), np.bool_)
     if not (active and labelled):  # this party's gradient would show it residuals, or the other's scores
-        used = find_varied(design.integers[rows[own]], train.least_rows)
-    if not active and not used.any():
+        used &= find_varied(design.integers[rows[own]], train.least_rows)
+    entering = used
+    if encoder.evidence:
+        design, entering = replace(design, integers=design.integers * used), np.ones_like(used)
+    if not active and not entering.any():
         raise no_column()
-    side = Side(rows, design, used, train, randomness, intercept=active)
+    side = Side(rows, design, entering, train, randomness, intercept=active)
     if active and len(own):
         side.spread(own, randomness.derive("spread"))
     dropped = (*encoder.dropped, *(name for name, stays in zip(design.shown, used, strict=True) if not stays))

@@ -24,6 +24,7 @@ def declare(job: Job) -> Iterator[Declaration]:
 def _declare_of_active(job: Job, train: GeneralisedLinear) -> Iterator[Declaration]:
     """What the active party may learn."""
     active = job.parties.active
+    counted = ", each of weights of evidence of an earlier job" if train.reads_evidence else ""
     for name in job.parties.passive:
         if train.flow != "coordinator":
             text = f"from {name} its linear score of each shared row in each iteration: its columns follow but for a linear map"
@@ -34,7 +35,7 @@ def _declare_of_active(job: Job, train: GeneralisedLinear) -> Iterator[Declarati
             yield Declaration(active, "held-out scores", f"from {name} its score of each row measured on, once, in clear")
         else:
             yield Declaration(active, "residuals", f"from {name} the residuals of the shared rows under the coordinator's key")
-        yield Declaration(active, "features", f"how many columns {name} has")
+        yield Declaration(active, "features", f"how many columns {name} has{counted}")
     if train.flow == "two-party":
         yield from _declare_of_key(job, train, active)
     if train.flow == "coordinator":

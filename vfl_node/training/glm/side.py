@@ -45,7 +45,7 @@ class Side:
         intercept: whether a column of ones is added, whose weight does not decay.
 
     Attributes:
-        weights: float64[d, K], the intercept last.
+        weights: float64[d, K], the intercept last; 0 for a column of zeros, which moves none of them.
         integers: int64[n, d], the columns without their steps.
         owned: bool[m], which shared rows are this party's own.
     """
@@ -71,11 +71,12 @@ class Side:
         # a row that is not ours has the columns of one that is, as a decoy: it costs the same work and time as the others
         self._source = np.where(self.owned, rows, randomness.derive("decoys").choices(count, len(rows)))
         start = randomness.derive("start").uniform((self.width, train.outputs))
-        self.weights: Floats = START_WEIGHTS * (2 * start - 1)
+        self._varies = (np.count_nonzero(self.integers, axis=0) > 0)[:, None]
+        self.weights: Floats = START_WEIGHTS * (2 * start - 1) * self._varies
 
     def spread(self, positions: Positions, randomness: Randomness) -> None:
         """Start from normal weights, scaled so that scores at the genuine ``positions`` vary by :data:`START_SCORES`."""
-        normal = randomness.normal(self.weights.shape).astype(np.float64)
+        normal = randomness.normal(self.weights.shape).astype(np.float64) * self._varies
         if self._intercept:
             normal[-1] *= START_SCORES
         self.weights = normal

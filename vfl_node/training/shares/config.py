@@ -49,6 +49,7 @@ class SharesConfig(TrainerConfig):
         return True
 
     @property
+    @override
     @abstractmethod
     def model_epsilon(self) -> float | None:
         """ε of the model; None: nothing bounds it."""

@@ -227,7 +227,7 @@ def _result(
         columns=inputs.columns.encoded(data.table),
         held_out=testing,
         split=split if len(testing) else b"",
-        evidence=KeptEvidence.from_counted(evidence, fraction, split),
+        evidence=KeptEvidence.from_counted(evidence, fraction, split, noised=plan.epsilon is not None),
     )
 
 
