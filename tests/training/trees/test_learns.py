@@ -76,7 +76,7 @@ def test_each_of_several_classes_has_the_trees_of_plain_boosting_against_the_res
 def test_rows_that_are_not_drawn_do_not_count_in_a_tree(world: Any, attempt: Any, train: dict[str, Any]) -> None:
     """They are others in each tree, and their scores go on."""
     over = world(people=900, share=0.85, classes=train.get("classes", 2), seed=5)
-    of = attempt({**train, "row_fraction": 0.6})
+    of = attempt({**train, "row_fraction": 0.6, "leaves": "none"})
     assert_plain(of, over, of(over))
     plan = of.plan(over)
     first, second = plan.draw_rows(0), plan.draw_rows(1)
