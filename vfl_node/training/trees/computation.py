@@ -19,7 +19,7 @@ Source: ours.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -90,7 +90,7 @@ class TreesTraining:
             return no_splits(self.plan)
         assert self.schedule is not None
         columns = [matrix.shape[1] for matrix in own.candidates.left]
-        return draw_splits(self.schedule.derive("splits"), number, self.plan, place, columns)
+        return draw_splits(self.schedule.derive("splits"), own.secret, number, self.plan, place, columns)
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,12 +103,14 @@ class TreesOwn:
         targets: uint64[K, n] with 2·:data:`~vfl_node.crypto.shares.ring.FRACTION` fractional bits at the active party, 0 where
             a row is not its own; zeros at others.
         begin: the K scores that all rows begin with, at the active party; zeros at others.
+        secret: 32 bytes, of which it draws its splits with an ε, the same in all attempts; else none.
     """
 
     candidates: Candidates
     bits: Ring
     targets: Ring
     begin: tuple[float, ...]
+    secret: bytes = field(default=b"", repr=False)
 
 
 @dataclass(frozen=True, eq=False)

@@ -47,9 +47,13 @@ def learns(
             text += f"each side of such a split are at least {train.least_rows:,} shared records{of_these}. Also how much the "
             text += "splits of each of its own columns gain in all trees, to 8 bits: functions of the labels of all shared "
             text += "records"
-            if train.epsilon is not None:
-                text = "which of its own candidates splits each node: it has drawn them itself, so this tells nothing"
-            entries.append(Disclosure("splits", width.get(name), text))
+            if train.epsilon is None:
+                entries.append(Disclosure("splits", width.get(name), text))
+        if train.epsilon is not None:
+            text = (
+                "whose each node is, drawn in public; and which of its own candidates splits its nodes, drawn by itself alone: "
+            )
+            entries.append(Disclosure("splits", width.get(name), f"{text}neither tells anything of data"))
         if train.leaves == "active" and name == parties.active:
             count = train.trees * train.outputs << train.depth
             text = (
@@ -65,10 +69,11 @@ def learns(
         if train.epsilon is not None and privacy:
             entries.append(Disclosure("privacy", rows, privacy))
         learnt[name] = tuple(entries)
+    of_nodes = "" if train.epsilon is None else "whose each node is, "
     shapes = (
-        "how many rows the shared order has, how many candidates each party has, trees and depth, how fast each party "
-        "computes, and when one of them restarts. No other number that it gets depends on data; but it knows every mask, so "
-        "with what one data party receives it knows everything"
+        f"how many rows the shared order has, how many candidates each party has, trees and depth, {of_nodes}how fast each "
+        "party computes, and when one of them restarts. No other number that it gets depends on data; but it knows every mask, "
+        "so with what one data party receives it knows everything"
     )
     learnt[str(parties.coordinator)] = (Disclosure("shapes", rows, shapes),)
     return learnt
