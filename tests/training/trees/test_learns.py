@@ -36,12 +36,15 @@ def assert_plain(of: Any, over: Any, results: Any) -> None:
         assert tree.nearest > 0.025, "a tie: choose another seed"
         np.testing.assert_array_equal(model.picks[number], np.concatenate(tree.picks))
         np.testing.assert_allclose(model.leaves[number], tree.leaves, rtol=2e-3, atol=2e-4)
-    gained = np.sum([tree.gained for tree in trees], axis=0)
+    gained, step_of_gains = np.sum([tree.gained for tree in trees], axis=0), 2.0 ** of.plan(over).plan.gain_step_bits
+    assert len(over) / 1024 <= step_of_gains <= 2.1 * len(over) / 1024
     for result, width in zip(results, of.plan(over).plan.widths, strict=True):
         columns, (mine, gained) = BinnedColumns.from_json(result.encoder).columns, np.split(gained, [width])
         by_column = np.add.reduceat(mine, np.cumsum([0, *(len(each.left) for each in columns)])[:-1])
         assert list(result.section.gains) == [each.name for each in columns]
-        np.testing.assert_allclose(list(result.section.gains.values()), by_column, rtol=2e-3, atol=3 / 256 * 3 * len(trees))
+        said = np.array(list(result.section.gains.values()))
+        np.testing.assert_allclose(said, by_column, rtol=2e-3, atol=step_of_gains + 3 / 256 * 3 * len(trees))
+        np.testing.assert_array_equal(said % step_of_gains, 0)
 
 
 @pytest.mark.parametrize(

@@ -35,10 +35,16 @@ NOISED_BELOW = 1 << 30
 _SUM_BITS = 30  # of the sums of gradients
 _LEAST_NOISED_FRACTION = 8  # of g with noise: what rounding moves is covered
 _OF_NOISE = 8.0  # deviations of the noise, for which sums have room
+_STEPS_BITS = 10  # of a gain as large as the number of rows
 _SPREAD = 1.05  # what rounding and the series may add to a sum of hessians
 _FAR_OFF = 6.0  # deviations of the noise, for which thresholds have room
 FAR = 8.0
 """Up to where targets and scores of a regression are apart, in deviations."""
+
+
+def gain_step_bits(rows: int) -> int:
+    """log₂ of a 1,024th of so many rows, about."""
+    return ceil(log2(rows * 1.01)) - _STEPS_BITS
 
 
 @dataclass(frozen=True)
@@ -108,6 +114,11 @@ class TreesPlan:
     def gain_fraction(self) -> int:
         """Fractional bits of a gain: as many as let gain and number be compared as one. A gain is below 2⁹·n."""
         return max(0, min(_GAIN_FRACTION, RANGE_BITS - 2 - self._row_bits - _MOST_VALUE_BITS - self.index_bits))
+
+    @property
+    def gain_step_bits(self) -> int:
+        """log₂ of the steps to which gains of columns are rounded before they are opened."""
+        return gain_step_bits(self.rows)
 
     @property
     def least_hessian(self) -> float:

@@ -42,7 +42,9 @@ class TreesProgram(Program[TreesTraining]):
         fractions = plan.gradient_fraction, plan.hessian_fraction, plan.gain_fraction
         constants = [fractions, plan.guess.thresholds, plan.guess.changes, INVERSE, series.coefficients, series.multiples]
         noise = {} if plan.deviation is None else {"noise": [plan.deviation.hex(), OF_HESSIANS.hex(), NOISED_BELOW]}
-        return {"constants": [list(each) for each in constants], "side by side": plan.at_once, **noise}
+        opens_gains = self._train.reveal == "owners" and plan.deviation is None
+        gains = {"gains to bits": plan.gain_step_bits} if opens_gains else {}
+        return {"constants": [list(each) for each in constants], "side by side": plan.at_once, **noise, **gains}
 
     def shapes(self, rows: int, widths: Sequence[int]) -> TreesPlan:
         """The shapes of a training over so many rows and candidates."""

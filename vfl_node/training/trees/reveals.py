@@ -27,8 +27,8 @@ def declare(job: Job) -> Iterator[Declaration]:
             )
             yield Declaration(name, "splits", f"{text}: neither tells anything of data")
         elif train.reveal == "owners":
-            text = f"which of its own candidates splits each node{of_each}, and how much each of its own columns gains in all "
-            yield Declaration(name, "splits", f"{text}trees, {bound}")
+            text = f"which of its own candidates splits each node{of_each}, and how much each of its own columns gains, in "
+            yield Declaration(name, "splits", f"{text}steps, {bound}")
         if train.leaves == "active" and name == parties.active:
             text = f"the values of all leaves{of_each}, "
             text += "and so which nodes are split" if train.epsilon is None else "of sums with noise"
