@@ -283,6 +283,7 @@ async def _sum_columns(machine: ShareMachine, plan: TreesPlan, gains: Shared, ow
 
     Which one that is, the owner alone knows. So what all candidates up to each one have gained is multiplied by its bit. Then
     it is rounded to whole steps: the exact gain of a column with one candidate would tell how many labels are on each side.
+    Of fewer rows than some thousands it may still do so.
     """
     machine.begin("gains")
     ends, firsts = own.candidates.ends if own else None, np.cumsum(plan.widths)[:-1]
