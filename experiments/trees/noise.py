@@ -77,8 +77,9 @@ class Records:
         ]
         cells, found = np.concatenate(left, axis=1), []
         for number in range(plan.trees):
+            public, *secrets = ((seed << 8 | at).to_bytes(32, "big") for at in range(1 + len(matrices)))
             flags = sum(
-                draw_splits(seed.to_bytes(32, "big"), number, plan, place, [matrix.shape[1] for matrix in parts])
+                draw_splits(public, secrets[place], number, plan, place, [matrix.shape[1] for matrix in parts])
                 for place, parts in enumerate(matrices)
             )
             nodes = np.zeros(len(cells), np.int64)

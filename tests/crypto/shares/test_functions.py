@@ -50,13 +50,16 @@ PAIRS = [(a, b) for a in (-FAR, 0, FAR) for b in (LOWEST, HIGHEST)]
 
 
 @several
-def test_a_pair_comes_apart_at_all_six_bounds(parties: int) -> None:
+@pytest.mark.parametrize("below", [1 << 20, 1 << 30])
+def test_a_pair_comes_apart_at_all_six_bounds(parties: int, below: int) -> None:
     """Under many masks: every way to carry comes up."""
     high, low = np.array(PAIRS * 40 + [(-1, 0), (0, 0), (0, -1), (1, 1)] * 10).T
-    every = np.concatenate([high, RNG.integers(-FAR, FAR, 400)]), np.concatenate([low, RNG.integers(LOWEST, HIGHEST, 400)])
+    low = np.where(low < -1, -below, np.where(low > 1, (1 << 31) - below - 1, low))
+    drawn = RNG.integers(-FAR, FAR, 400), RNG.integers(-below, (1 << 31) - below, 400)
+    every = np.concatenate([high, drawn[0]]), np.concatenate([low, drawn[1]])
 
     async def program(machine: ShareMachine) -> Any:
-        return (await machine.run(split_pair(spread(machine, (every[0] << 32) + every[1]))))[0]
+        return (await machine.run(split_pair(spread(machine, (every[0] << 32) + every[1]), below)))[0]
 
     run = Run(program, parties)
     for at, expected in enumerate(every):

@@ -23,7 +23,7 @@ CASES: list[tuple[int, int, tuple[int, ...], dict[str, Any]]] = [
     (2, 70_000, (9, 5), {"depth": 3}),
     (3, 9_000, (2, 1, 3), {"task": "regression", "reveal": "none", "metrics_by": "none"}),
     (2, 300_000, (1, 1), {"leaves": "none", "l2": 0.0, "trees": 1}),
-    (2, 40_000, (2, 1), {"classes": 3, "row_fraction": 0.5}),
+    (2, 40_000, (2, 1), {"classes": 3, "row_fraction": 0.5, "leaves": "none"}),
     (2, 300, (1, 1), {"classes": 20, "depth": 5, "bins": 64, "trees": 2}),  # 8, 8 and 4 of them side by side
     (2, 70_000, (9, 5), {"epsilon": 1.0, "trees": 20}),
     (3, 9_000, (2, 1, 3), {"epsilon": 50.0, "leaves": "none"}),

@@ -36,12 +36,15 @@ def assert_plain(of: Any, over: Any, results: Any) -> None:
         assert tree.nearest > 0.025, "a tie: choose another seed"
         np.testing.assert_array_equal(model.picks[number], np.concatenate(tree.picks))
         np.testing.assert_allclose(model.leaves[number], tree.leaves, rtol=2e-3, atol=2e-4)
-    gained = np.sum([tree.gained for tree in trees], axis=0)
+    gained, step_of_gains = np.sum([tree.gained for tree in trees], axis=0), 2.0 ** of.plan(over).plan.gain_step_bits
+    assert len(over) / 1024 <= step_of_gains <= 2.1 * len(over) / 1024
     for result, width in zip(results, of.plan(over).plan.widths, strict=True):
         columns, (mine, gained) = BinnedColumns.from_json(result.encoder).columns, np.split(gained, [width])
         by_column = np.add.reduceat(mine, np.cumsum([0, *(len(each.left) for each in columns)])[:-1])
         assert list(result.section.gains) == [each.name for each in columns]
-        np.testing.assert_allclose(list(result.section.gains.values()), by_column, rtol=2e-3, atol=3 / 256 * 3 * len(trees))
+        said = np.array(list(result.section.gains.values()))
+        np.testing.assert_allclose(said, by_column, rtol=2e-3, atol=step_of_gains + 3 / 256 * 3 * len(trees))
+        np.testing.assert_array_equal(said % step_of_gains, 0)
 
 
 @pytest.mark.parametrize(
@@ -76,7 +79,7 @@ def test_each_of_several_classes_has_the_trees_of_plain_boosting_against_the_res
 def test_rows_that_are_not_drawn_do_not_count_in_a_tree(world: Any, attempt: Any, train: dict[str, Any]) -> None:
     """They are others in each tree, and their scores go on."""
     over = world(people=900, share=0.85, classes=train.get("classes", 2), seed=5)
-    of = attempt({**train, "row_fraction": 0.6})
+    of = attempt({**train, "row_fraction": 0.6, "leaves": "none"})
     assert_plain(of, over, of(over))
     plan = of.plan(over)
     first, second = plan.draw_rows(0), plan.draw_rows(1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -26,11 +26,13 @@ from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.job.evaluate import Evaluate
 from vfl_node.training.shares.candidates import Candidates
 from vfl_node.training.trees import noised
-from vfl_node.training.trees.config import Trees
+from vfl_node.training.trees.computation import TreesOwn
+from vfl_node.training.trees.config import MOST_ROWS, Trees
 from vfl_node.training.trees.costs import describe_noise
 from vfl_node.training.trees.gradients import TERMS, find_pairs
+from vfl_node.training.trees.inputs import digest_of
 from vfl_node.training.trees.noised import MARGIN, OF_HESSIANS, deviation, draw_splits, grow_noised_tree, no_splits
-from vfl_node.training.trees.plan import CURVE_FLOOR, PLACE_BITS, SCORE_FRACTION, TreesPlan
+from vfl_node.training.trees.plan import CURVE_FLOOR, NOISED_BELOW, PLACE_BITS, SCORE_FRACTION, TreesPlan
 from vfl_node.training.trees.reveals import declare
 
 Floats = NDArray[np.float64]
@@ -109,10 +111,17 @@ def test_without_noise_leaves_are_those_of_plain_boosting_and_costs_are_as_count
     check_cost(of.run, of.program)
 
 
-@pytest.mark.parametrize("spoilt", [False, True], ids=["as it is", "half the noise"])
-def test_sums_without_a_shared_record_have_the_noise_of_the_formula(monkeypatch: pytest.MonkeyPatch, *, spoilt: bool) -> None:
-    """With its control: half of it would be seen."""
-    of, seen, find = case(1.0), {}, noised.find_values
+@pytest.mark.parametrize(
+    ("noise", "spoilt"),
+    [(None, False), (2.0**16, False), (None, True)],
+    ids=["as it is", "far below 0", "half the noise"],
+)
+def test_sums_without_a_shared_record_have_the_noise_of_the_formula(
+    monkeypatch: pytest.MonkeyPatch, noise: float | None, *, spoilt: bool
+) -> None:
+    """With its control: half of it would be seen. Of much noise sums of hessians lie far below 0."""
+    usual, seen, find = case(1.0), {}, noised.find_values
+    of = usual if noise is None else replace(usual, noise=noise)
 
     async def noted(machine: ShareMachine, plan: TreesPlan, gradients: Shared, hessians: Shared) -> Shared:
         seen.setdefault(machine.place, []).append((gradients.part, hessians.part))
@@ -140,12 +149,19 @@ def test_sums_without_a_shared_record_have_the_noise_of_the_formula(monkeypatch:
     assert 0.3 < (leaves == 0).mean() < 0.7  # where noise made H negative
 
 
+def fractions(rows: int, noise: float) -> tuple[int, int]:
+    """Fractional bits of g and h."""
+    plan = TreesPlan(rows, (1, 1), 1, 1, 0.1, 1.0, 0.0, 1, deviation=noise)
+    return plan.gradient_fraction, plan.hessian_fraction
+
+
 def test_one_record_moves_the_sums_of_a_leaf_by_no_more_than_noise_covers_whatever_its_score_is() -> None:
     x = np.linspace(-PERIOD / 2, PERIOD / 2, 1_000_001)
     value, slope = SIGMOID[TERMS].values(x) + 0.5, SIGMOID[TERMS].slopes(x) + CURVE_FLOOR
     moved = max(np.hypot(value - label, slope / OF_HESSIANS).max() for label in (0, 1))
-    coarsest = 2.0**-8  # of fractions, with the most rows
-    assert 1 <= moved < 1.0001 < moved + coarsest < MARGIN
+    g, h = fractions(MOST_ROWS, 2.0**30)  # the coarsest
+    rounded = max(np.hypot(np.abs(value - label) + 2.0**-g, (np.abs(slope) + 2.0**-h) / OF_HESSIANS).max() for label in (0, 1))
+    assert 1 <= moved < 1.0001 < rounded < MARGIN
     assert deviation(1.0, 100, worlds=2) == pytest.approx(2 * MARGIN * 10 / mu_of(1.0))
 
 
@@ -184,14 +200,48 @@ def test_without_noise_such_a_record_is_told() -> None:
     assert label >= 0.99
 
 
+SECRETS = [bytes([place]) * 32 for place in (1, 2, 3)]
+"""Of each party."""
+
+
+@pytest.mark.parametrize(("rows", "noise"), [(200, 1.0), (5000, 900.0), (2_000_000, 12_000.0), (4_000_000, 18_000.0)])
+def test_sums_with_noise_fit_whatever_scores_are(rows: int, noise: float) -> None:
+    """Where scores are far out slopes are negative, and so are sums of them."""
+    x = np.linspace(-PERIOD / 2, PERIOD / 2, 100_001)
+    value, slope = SIGMOID[TERMS].values(x) + 0.5, SIGMOID[TERMS].slopes(x) + CURVE_FLOOR
+    g, h = fractions(rows, noise)
+    assert (rows * (np.abs(value).max() + 2.0**-g) + 8 * noise) * 2**g < 1 << 30
+    assert slope.min() * rows * 2**h < -(1 << 20)  # more than sums without noise have room for
+    for most in (slope.min(), slope.max()):
+        assert (rows * (abs(most) + 2.0**-h) + 8 * OF_HESSIANS * noise) * 2**h < NOISED_BELOW
+
+
+def test_only_whose_a_node_is_follows_from_what_is_public() -> None:
+    """What splits it another party guesses as well as by chance, also by a secret of its own."""
+    plan = TreesPlan(100, (15, 15), 1, 8, 0.1, 1.0, 0.0, 1, deviation=1.0)
+    each = [draw_splits(bytes(32), secret, 0, plan, 1, (8, 7)) for secret in SECRETS[:2]]
+    np.testing.assert_array_equal(each[0].sum(axis=1), each[1].sum(axis=1))
+    nodes = each[0].sum()
+    chance = (1 / 8 + 1 / 7) / 4
+    assert 100 < nodes < 155
+    assert abs((each[0] & each[1]).sum() - nodes * chance) < 4 * np.sqrt(nodes * chance)
+
+
+def test_other_secrets_are_other_inputs() -> None:
+    """So nothing is opened under the masks of an earlier attempt that has drawn others."""
+    cells = Candidates(np.zeros((3, 1), np.uint16), [np.array([[True]])])
+    own = [TreesOwn(cells, np.ones(3, np.uint64), np.zeros((1, 3), np.uint64), (0.0,), secret) for secret in (b"", *SECRETS)]
+    assert len({digest_of(each, bytes(32)) for each in own}) == len(own)
+
+
 def test_splits_are_drawn_in_turn_by_all_parties_and_by_nothing_but_shapes() -> None:
     plan = TreesPlan(100, (6, 4, 5), 20, 3, 0.1, 1.0, 0.0, 1, deviation=1.0)
     columns = [(5, 1), (4,), (2, 3)]
     for number in range(plan.trees):
-        each = [draw_splits(bytes(32), number, plan, place, of) for place, of in enumerate(columns)]
+        each = [draw_splits(bytes(32), SECRETS[place], number, plan, place, of) for place, of in enumerate(columns)]
         np.testing.assert_array_equal(sum(each).sum(axis=1), 1)  # one party and candidate for each node
-        np.testing.assert_array_equal(each[0], draw_splits(bytes(32), number, plan, 0, columns[0]))
-    every = [draw_splits(bytes(32), number, plan, 0, columns[0]).sum(axis=0) for number in range(800)]
+        np.testing.assert_array_equal(each[0], draw_splits(bytes(32), SECRETS[0], number, plan, 0, columns[0]))
+    every = [draw_splits(bytes(32), SECRETS[0], number, plan, 0, columns[0]).sum(axis=0) for number in range(800)]
     counts = np.sum(every, axis=0)[:6]
     nodes = 800 * 7 / 3  # a third is each party's, half of that each column's
     np.testing.assert_allclose(counts, [nodes / 10] * 5 + [nodes / 2], rtol=0.35)

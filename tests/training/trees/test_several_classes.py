@@ -25,8 +25,8 @@ from vfl_node.training.trees.predictor import predict
 
 KINDS: list[dict[str, Any]] = [
     {"classes": 3, "trees": 2},
-    {"row_fraction": 0.5},
-    {"classes": 4, "trees": 2, "row_fraction": 0.5},
+    {"row_fraction": 0.5, "leaves": "none"},
+    {"classes": 4, "trees": 2, "row_fraction": 0.5, "leaves": "none"},
 ]
 kinds = pytest.mark.parametrize("train", KINDS, ids=str)
 
@@ -104,7 +104,8 @@ def test_what_is_sent_is_what_was_estimated(
 
 
 def test_rows_that_do_not_count_change_no_length(world: Any, attempt: Any) -> None:
-    sections = [[result.section for result in attempt({"row_fraction": part})(world())] for part in (1.0, 0.3)]
+    trains = [{"row_fraction": part, "leaves": "none"} for part in (1.0, 0.3)]
+    sections = [[result.section for result in attempt(train)(world())] for train in trains]
     for one, other in zip(*sections, strict=True):
         assert (one.rounds, one.bytes, one.dealer_bytes) == (other.rounds, other.bytes, other.dealer_bytes)
 
@@ -138,6 +139,7 @@ def test_as_many_trees_grow_side_by_side_as_memory_is_meant_for() -> None:
         ({"classes": 3, "task": "regression"}, "classes is for task: classification"),
         ({"row_fraction": 0}, "greater than 0"),
         ({"row_fraction": 1.5}, "less than or equal to 1"),
+        ({"row_fraction": 0.99}, "row_fraction below 1 needs leaves: none"),
     ],
     ids=str,
 )

@@ -39,7 +39,7 @@ INVERSE = (68719312330, -4193283, 4199475, -265, 247)
 2^(±1/4) − 1."""
 
 _STEPS = 2  # thresholds an octave
-_LIFT = 1 << 21  # a number may be a little below 0
+_BELOW = 1 << 21  # a number may be a little below 0
 _ONE = np.uint64(1)
 
 
@@ -50,19 +50,22 @@ class Guess:
     Attributes:
         thresholds: θ_t as integers with the fractional bits of v, ascending.
         changes: d_t with :data:`GUESS_FRACTION` fractional bits; below θ_0 the guess is 0.
+        below: how far v may be below 0, as an integer likewise.
     """
 
     thresholds: tuple[int, ...]
     changes: tuple[int, ...]
+    below: int = _BELOW
 
     @classmethod
-    def from_range(cls, least: float, most: float, fraction: int) -> Guess:
+    def from_range(cls, least: float, most: float, fraction: int, below: int = _BELOW) -> Guess:
         """For numbers from ``least`` to ``most`` with so many fractional bits."""
         count = max(1, ceil(_STEPS * log2(most / least)))
         thresholds = tuple(round(least * 2 ** (step / _STEPS) * 2**fraction) for step in range(count))
         one = 2 ** (GUESS_FRACTION + fraction)
         values = [round(one / threshold / 2 ** (0.5 / _STEPS)) for threshold in thresholds]
-        return cls(thresholds, tuple(value - before for before, value in zip([0, *values], values, strict=False)))
+        changes = tuple(value - before for before, value in zip([0, *values], values, strict=False))
+        return cls(thresholds, changes, below)
 
     def looks(self, opened: Opened) -> Ring:
         """What is looked up of numbers under a mask, flattened: uint64[N, 1 + thresholds] for :func:`~.steps.find_at_most`."""
@@ -88,11 +91,10 @@ class Guess:
 
     @property
     def _lifted(self) -> list[int]:
-        return [threshold + _LIFT for threshold in self.thresholds]
+        return [threshold + self.below for threshold in self.thresholds]
 
-    @staticmethod
-    def _reached(opened: Opened) -> Ring:
-        return ((opened.difference + np.uint64(_LIFT)) & LOW).reshape(-1, 1)
+    def _reached(self, opened: Opened) -> Ring:
+        return ((opened.difference + np.uint64(self.below)) & LOW).reshape(-1, 1)
 
 
 def multiply_three(first: Opened, second: Opened, third: Opened) -> Operation[Shared]:
@@ -149,12 +151,16 @@ def multiply_inverse(factor: Opened, rest: Opened, square: Opened) -> Operation[
     return Operation(result, dealt=dict.fromkeys(("es", "ss", "ye", "ys", "yes", "yss"), shape), correlated=correlate)
 
 
-def split_pair(value: Shared) -> Operation[tuple[Ring, Ring]]:
-    """The two numbers of x = a·2³² + b in shares, exactly, for |a| < 2³⁰ and −2²⁰ ≤ b < 2³¹ − 2²⁰; without fractional bits.
+def split_pair(value: Shared, below: int = 1 << 20) -> Operation[tuple[Ring, Ring]]:
+    """The two numbers of x = a·2³² + b in shares, exactly, for |a| < 2³⁰ and −B ≤ b < 2³¹ − B; without fractional bits.
+
+    Args:
+        value: x.
+        below: B, how far b may be below 0, public.
 
     ::
 
-        c = x + 2⁶² + 2²⁰ + r  is opened; of both halves of c and r whether they have carried is known but for a bit each
+        c = x + 2⁶² + B + r  is opened; of both halves of c and r whether they have carried is known but for a bit each
 
     From the dealer: 5 numbers for each.
     """
@@ -170,7 +176,7 @@ def split_pair(value: Shared) -> Operation[tuple[Ring, Ring]]:
 
     def shares(place: int, material: Material) -> Sequence[Ring]:
         part = value.part + material["mask"]
-        return (part + np.uint64((1 << 62) + (1 << 20)) if place == 0 else part,)
+        return (part + np.uint64((1 << 62) + below) if place == 0 else part,)
 
     def result(place: int, opened: Sequence[Ring], material: Material) -> tuple[Ring, Ring]:
         if place == DEALER:
@@ -178,12 +184,12 @@ def split_pair(value: Shared) -> Operation[tuple[Ring, Ring]]:
         sum_low, sum_high = opened[0] & low, opened[0] >> np.uint64(32)
         first, second = (sum_low >> half) ^ _ONE, (sum_high >> half) ^ _ONE
         wrap = np.uint64(1 << 32)
-        below = wrap * first * material["low top"] - material["low"]
+        low_part = wrap * first * material["low top"] - material["low"]
         carried = first * material["carry after one"] + (_ONE - first) * material["carry"]
         above = wrap * second * carried - material["high"] - first * material["low top"]
         if place == 0:
-            below, above = below + sum_low - np.uint64(1 << 20), above + sum_high - np.uint64(1 << 30)
-        return above, below
+            low_part, above = low_part + sum_low - np.uint64(below), above + sum_high - np.uint64(1 << 30)
+        return above, low_part
 
     return Operation(
         result,

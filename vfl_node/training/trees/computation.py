@@ -6,7 +6,7 @@
     both        w in shares: 1 where a row is every party's and is trained on; and w under a mask
     tree t      gradients and one tree, for each tree; of several classes one tree each; with an ε as in noised.py
     measure     a histogram of scores by label on the rows held out; only sums with noise are opened
-    gains       how much each column gains in all trees, in shares, if the job says that it is opened; not with an ε
+    gains       how much each column gains in all trees, in shares and rounded, if the job says that it is opened; not with an ε
     reveal      each party's splits and its columns' gains to it, and the leaves to the active one, if the job says so
 
 Each line is a section (:class:`vfl_node.crypto.shares.machine.ShareMachine`), so a restarted party goes on at a tree: its cells
@@ -19,7 +19,7 @@ Source: ours.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +29,8 @@ from vfl_node.crypto.shares.bits import Bits, pack_bits, reveal_bits, unpack_bit
 from vfl_node.crypto.shares.cells import mask_cells
 from vfl_node.crypto.shares.machine import ShareMachine
 from vfl_node.crypto.shares.operations import known_product, mask_known, mask_value, reveal
-from vfl_node.crypto.shares.ring import Ring, decode
+from vfl_node.crypto.shares.ring import BITS, Ring, decode
+from vfl_node.crypto.shares.rounding import round_off
 from vfl_node.crypto.shares.steps import widen
 from vfl_node.crypto.shares.values import Opened, Shared, stack_rows
 from vfl_node.training.schedule import Schedule
@@ -90,7 +91,7 @@ class TreesTraining:
             return no_splits(self.plan)
         assert self.schedule is not None
         columns = [matrix.shape[1] for matrix in own.candidates.left]
-        return draw_splits(self.schedule.derive("splits"), number, self.plan, place, columns)
+        return draw_splits(self.schedule.derive("splits"), own.secret, number, self.plan, place, columns)
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,12 +104,14 @@ class TreesOwn:
         targets: uint64[K, n] with 2·:data:`~vfl_node.crypto.shares.ring.FRACTION` fractional bits at the active party, 0 where
             a row is not its own; zeros at others.
         begin: the K scores that all rows begin with, at the active party; zeros at others.
+        secret: 32 bytes, of which it draws its splits with an ε, the same in all attempts; else none.
     """
 
     candidates: Candidates
     bits: Ring
     targets: Ring
     begin: tuple[float, ...]
+    secret: bytes = field(default=b"", repr=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,7 +137,7 @@ class TreesOutcome:
         grown: its shares.
         splits: for each tree and node, level by level, the number of its own candidate that was chosen; −1: none of its own.
             Empty if they are not opened.
-        gains: float64[C], how much each of its own columns with candidates has gained in all trees. Empty likewise.
+        gains: float64[C], how much each of its own columns with candidates has gained in all trees, to a step. Empty likewise.
         leaves: float64[K·trees, 2^depth] at the active party, if they are opened; else empty.
         tallies: empty at a party that is not told.
     """
@@ -200,7 +203,7 @@ async def compute(
     by_column = await _sum_columns(machine, plan, gains, own) if training.reveals and plan.deviation is None else []
     machine.begin("reveal")
     splits = await _reveal_splits(machine, plan, trees) if training.reveals else np.zeros((0, 0), np.int64)
-    gained = await _reveal_gains(machine, by_column, own)
+    gained = await _reveal_gains(machine, plan, by_column, own)
     leaves = await _reveal_leaves(machine, trees) if training.leaves else np.zeros((0, 0))
     return TreesOutcome(Grown(scores.part, gains.part, tuple(trees)), splits, gained, leaves, tuple(tallies))
 
@@ -278,7 +281,9 @@ async def _reveal_splits(machine: ShareMachine, plan: TreesPlan, trees: Sequence
 async def _sum_columns(machine: ShareMachine, plan: TreesPlan, gains: Shared, own: TreesOwn | None) -> list[Shared]:
     """Gains of all columns up to each one, [W] of each party: at the last candidate of a column, and 0 elsewhere.
 
-    Which one that is, the owner alone knows. So what all candidates up to each one have gained is multiplied by its bit.
+    Which one that is, the owner alone knows. So what all candidates up to each one have gained is multiplied by its bit. Then
+    it is rounded to whole steps: the exact gain of a column with one candidate would tell how many labels are on each side.
+    Of fewer rows than some thousands it may still do so.
     """
     machine.begin("gains")
     ends, firsts = own.candidates.ends if own else None, np.cumsum(plan.widths)[:-1]
@@ -286,18 +291,30 @@ async def _sum_columns(machine: ShareMachine, plan: TreesPlan, gains: Shared, ow
         *(mask_known(owner, (width,), 0, ends if machine.place == owner else None) for owner, width in enumerate(plan.widths))
     )
     upward = [Shared(np.cumsum(part, dtype=np.uint64), gains.fraction) for part in np.split(gains.part, firsts)]
-    return await machine.run(*(known_product(*pair, "numbers") for pair in zip(known, upward, strict=True)))
+    summed = await machine.run(*(known_product(*pair, "numbers") for pair in zip(known, upward, strict=True)))
+    every = Shared(np.concatenate([each.part for each in summed]), _bits_of_a_step(plan))
+    rounded = await round_off(machine, every, BITS - every.fraction)
+    return [Shared(part, 0) for part in np.split(rounded.part, firsts)]
 
 
-async def _reveal_gains(machine: ShareMachine, sums: Sequence[Shared], own: TreesOwn | None) -> NDArray[np.float64]:
+def _bits_of_a_step(plan: TreesPlan) -> int:
+    """How many bits of a sum of gains are below a step."""
+    return plan.gain_fraction + plan.index_bits + plan.gain_step_bits
+
+
+async def _reveal_gains(
+    machine: ShareMachine, plan: TreesPlan, sums: Sequence[Shared], own: TreesOwn | None
+) -> NDArray[np.float64]:
     """How much each of its columns has gained to each party, float64[C], of :func:`_sum_columns`."""
     if not sums:
         return np.zeros(0)
-    opened = await machine.run(*(reveal(total, owner) for owner, total in enumerate(sums)))
+    bits = BITS - _bits_of_a_step(plan)
+    opened = await machine.run(*(reveal(total, owner, bits) for owner, total in enumerate(sums)))
     if own is None:
         return np.zeros(0)
     upward = opened[machine.place][own.candidates.ends > 0]
-    return decode(np.diff(upward, prepend=np.uint64(0)), sums[0].fraction)
+    steps = np.diff(upward, prepend=np.uint64(0)) & np.uint64((1 << bits) - 1)
+    return np.asarray(steps * 2.0**plan.gain_step_bits)
 
 
 async def _reveal_leaves(machine: ShareMachine, trees: Sequence[Tree]) -> NDArray[np.float64]:

@@ -86,14 +86,15 @@ class Trees(SharesConfig):
         ge=1,
         le=1_000_000,
         description="shared records on each side of a split, at least, that count in the tree; and own records on each side of "
-        "a candidate",
+        "a candidate. With epsilon the latter alone",
     )
     row_fraction: float = Field(
         default=1.0,
         gt=0,
         le=1,
         allow_inf_nan=False,
-        description="which part of the rows counts in a tree, drawn anew in public for each, whatever the rows are",
+        description="which part of the rows counts in a tree, drawn anew in public for each, whatever the rows are; below 1 "
+        "with leaves: none alone",
     )
     reveal: Literal["owners", "none"] = Field(
         default="owners",
@@ -143,6 +144,11 @@ class Trees(SharesConfig):
             )
         if self.epsilon is not None:
             self._check_noised()
+        if self.row_fraction < 1 and self.leaves != "none":
+            raise ValueError(
+                "train.row_fraction below 1 needs leaves: none, since leaves of many trees over other rows each would tell "
+                "which records are shared. Say leaves: none, or leave row_fraction out"
+            )
         return self
 
     def _check_noised(self) -> None:

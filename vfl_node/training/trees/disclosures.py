@@ -8,6 +8,7 @@ from vfl_node.job import Job
 from vfl_node.ledger import Disclosure
 from vfl_node.training.shares.metric_noise import sums_text
 from vfl_node.training.trees.config import Trees
+from vfl_node.training.trees.plan import gain_step_bits
 
 OF_A_COLUMN = (
     "The number hints at how many columns there are, and at missing values: a column of numbers with some of them has about "
@@ -45,11 +46,16 @@ def learns(
         if train.reveal == "owners":
             text = f"which of its own candidates splits each node{of_each}, and which nodes it does not split{several}. On "
             text += f"each side of such a split are at least {train.least_rows:,} shared records{of_these}. Also how much the "
-            text += "splits of each of its own columns gain in all trees, to 8 bits: functions of the labels of all shared "
-            text += "records"
-            if train.epsilon is not None:
-                text = "which of its own candidates splits each node: it has drawn them itself, so this tells nothing"
-            entries.append(Disclosure("splits", width.get(name), text))
+            steps = "" if rows is None else f" of {2.0 ** gain_step_bits(rows):g}, about a 1,024th of the rows"
+            text += f"splits of each of its own columns gain in all trees, in steps{steps}: functions of the labels of all "
+            text += "shared records"
+            if train.epsilon is None:
+                entries.append(Disclosure("splits", width.get(name), text))
+        if train.epsilon is not None:
+            text = (
+                "whose each node is, drawn in public; and which of its own candidates splits its nodes, drawn by itself alone: "
+            )
+            entries.append(Disclosure("splits", width.get(name), f"{text}neither tells anything of data"))
         if train.leaves == "active" and name == parties.active:
             count = train.trees * train.outputs << train.depth
             text = (
@@ -65,10 +71,11 @@ def learns(
         if train.epsilon is not None and privacy:
             entries.append(Disclosure("privacy", rows, privacy))
         learnt[name] = tuple(entries)
+    of_nodes = "" if train.epsilon is None else "whose each node is, "
     shapes = (
-        "how many rows the shared order has, how many candidates each party has, trees and depth, how fast each party "
-        "computes, and when one of them restarts. No other number that it gets depends on data; but it knows every mask, so "
-        "with what one data party receives it knows everything"
+        f"how many rows the shared order has, how many candidates each party has, trees and depth, {of_nodes}how fast each "
+        "party computes, and when one of them restarts. No other number that it gets depends on data; but it knows every mask, "
+        "so with what one data party receives it knows everything"
     )
     learnt[str(parties.coordinator)] = (Disclosure("shapes", rows, shapes),)
     return learnt

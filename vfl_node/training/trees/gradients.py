@@ -14,7 +14,9 @@ from vfl_node.training.trees.plan import CURVE_FLOOR, PLACE_BITS, SCORE_FRACTION
 TERMS = 13
 """Sines of the sigmoid."""
 
-_PAIR_BITS = 32
+PAIR_BITS = 32
+"""By which a gradient is above its hessian, where both are one number."""
+
 _ABOVE = BITS - PLACE_BITS
 _SHORT = _ABOVE + SCORE_FRACTION - 2 * FRACTION  # what targets have less
 
@@ -45,6 +47,6 @@ async def find_pairs(machine: ShareMachine, plan: TreesPlan, scores: Shared, tar
         apart = lifted - Shared(targets, 2 * FRACTION).times(1 << _SHORT, _SHORT)
         (gradients,) = await machine.run(truncate(apart, apart.fraction - plan.gradient_fraction))
         of_hessian = np.full(scores.shape, (machine.place == 0) << plan.hessian_fraction, np.uint64)
-    (pairs,) = await machine.run(mask_value(Shared((gradients.part << np.uint64(_PAIR_BITS)) + of_hessian, 0)))
+    (pairs,) = await machine.run(mask_value(Shared((gradients.part << np.uint64(PAIR_BITS)) + of_hessian, 0)))
     (counting,) = await machine.run(product(pairs, counted, "numbers"))
     return counting

@@ -79,7 +79,8 @@ def prepare(session: Session, data: TrainingData, training: Positions, testing: 
             spread = float(np.minimum((tested - tested.mean()) ** 2, MOST_SQUARE).mean())
     read = {each.name for each in columns.columns}
     dropped = tuple(name for name in whole.columns if name not in read)
-    own = TreesOwn(candidates, mine.astype(np.uint64), targets, begin)
+    secret = b"" if train.epsilon is None else session.randomness.derive("splits").bytes(32)
+    own = TreesOwn(candidates, mine.astype(np.uint64), targets, begin, secret)
     return TreeInputs(columns, dropped, own, scale, spread)
 
 
@@ -100,7 +101,7 @@ def _targets(data: TrainingData, train: Trees) -> tuple[np.ndarray, TargetScale 
 
 def digest_of(own: TreesOwn, salt: bytes) -> bytes:
     """SHA-256 of all that a party's values are made of; ``salt`` is secret, so that nobody can try tables."""
-    hashed = hashlib.sha256(b"vfl-node tree inputs 1" + salt)
+    hashed = hashlib.sha256(b"vfl-node tree inputs 1" + salt + own.secret)
     parts: list[np.ndarray] = [own.candidates.bins, own.bits, own.targets, np.array(own.begin), *own.candidates.left]
     for values in parts:
         hashed.update(np.array(values.shape, "<u8").tobytes())

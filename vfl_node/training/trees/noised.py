@@ -1,8 +1,8 @@
 """Trees with a stated ε: splits are drawn, and the sums of each leaf have noise that nobody knows.
 
 **Splits** cost no ε, since they depend on no label, and on nobody's part of the shared rows. Each node's party is drawn by the
-public schedule. The party draws one of its columns and one of that column's candidates, and tells nobody. So it knows which way
-a row goes, and no gain is ever computed.
+public schedule, so everybody knows whose it is. The party draws one of its columns and one of that column's candidates by a
+secret of its own, and tells nobody. So it knows which way a row goes, and no gain is ever computed.
 
 **Leaves.** A row that counts lies in one leaf of each tree, and adds its g and h there. Both sums get noise ::
 
@@ -10,10 +10,12 @@ a row goes, and no gain is ever computed.
 
 One record more or less moves (G, 2·H) by √(g² + 4h²). That is at most 1.0001 for *any* score: g and h are sums of sines, and
 where h is large g is small, over a whole period. A label moves g by 1, and h not at all. :data:`MARGIN` covers this and
-rounding. Later trees see a record only through leaves that have noise. So all trees together are μ-private (Dong, Roth and Su
-2019, corollary 3.3), whatever of splits and leaves is opened. ``worlds`` is 2 where one record comes in and another goes
-out, as in :mod:`vfl_node.training.hidden.bound`, and what is not covered stands there, too. All rows begin with the score 0:
-the share of labels would tell of labels, so leaves learn it.
+rounding. Noise comes before all else that is done with a sum: what follows tells no more, even where it goes wrong. Later trees
+see a record only through leaves that have noise. So all trees together are μ-private (Dong, Roth and Su 2019, corollary 3.3),
+whatever of splits and leaves is opened. ``worlds`` is 2 where one record comes in and another goes out, as in
+:mod:`vfl_node.training.hidden.bound`, and what is not covered stands there, too: the values of a record's columns choose its
+leaf, so they move the sums of two leaves, by √2 records at most. All rows begin with the score 0: the share of labels would
+tell of labels, so leaves learn it.
 
 λ is σ at least. So noise moves a leaf by about η at most, however few rows it has.
 
@@ -41,7 +43,8 @@ from vfl_node.job.alignment import AlignmentSpec
 from vfl_node.training.shares.metric_noise import is_union
 from vfl_node.training.trees.config import Trees
 from vfl_node.training.trees.gain import find_values
-from vfl_node.training.trees.plan import PLACE_BITS, TreesPlan
+from vfl_node.training.trees.gradients import PAIR_BITS
+from vfl_node.training.trees.plan import NOISED_BELOW, PLACE_BITS, TreesPlan
 from vfl_node.training.trees.tree import (
     Tree,
     add_leaves,
@@ -83,24 +86,24 @@ def no_splits(plan: TreesPlan) -> Flags:
     return np.zeros(((1 << plan.depth) - 1, plan.width), np.uint8)
 
 
-def draw_splits(seed: bytes, number: int, plan: TreesPlan, place: int, columns: Sequence[int]) -> Flags:
+def draw_splits(seed: bytes, secret: bytes, number: int, plan: TreesPlan, place: int, columns: Sequence[int]) -> Flags:
     """What splits the nodes of a tree, as far as it is this party's: uint8[2^depth − 1, W], 1 at a chosen candidate.
 
     Args:
-        seed: public.
+        seed: public, 32 bytes, by which each node gets its party.
+        secret: of this party alone, 32 bytes, by which its nodes get their columns and candidates.
         number: of the tree, from 0.
         plan: the same for everybody.
         place: of the party.
         columns: how many candidates each of its columns has, in their order; one at least.
     """
     flags, first = no_splits(plan), sum(plan.widths[:place])
-    drawn = Randomness(seed).derive(f"tree {number}")
+    parties, own = (Randomness(each).derive(f"tree {number}") for each in (seed, secret))
     begins = first + np.cumsum([0, *columns])
     for node in range(len(flags)):
-        if drawn.draw_below(len(plan.widths)) == place:
-            mine = drawn.derive(f"node {node}")
-            column = mine.draw_below(len(columns))
-            flags[node, begins[column] + mine.draw_below(columns[column])] = 1
+        if parties.draw_below(len(plan.widths)) == place:
+            column = own.draw_below(len(columns))
+            flags[node, begins[column] + own.draw_below(columns[column])] = 1
     return flags
 
 
@@ -136,16 +139,14 @@ async def grow_noised_tree(
     (x_left,) = await machine.run(keep_left(shown, x))
     every = x.share(machine.place).part.sum(axis=1, dtype=np.uint64)[:, None]
     sums = interleave(every, x_left.sum(axis=1).part[:, None]).reshape(1, -1)
-    ((gradients, hessians),) = await machine.run(split_pair(Shared(sums, 0)))
     of_gradients, of_hessians = await machine.run(
         draw_noise(sums.shape, plan.deviation, plan.gradient_fraction),
         draw_noise(sums.shape, OF_HESSIANS * plan.deviation, plan.hessian_fraction),
     )
+    sums += (of_gradients.part << np.uint64(PAIR_BITS)) + of_hessians.part
+    ((gradients, hessians),) = await machine.run(split_pair(Shared(sums, 0), NOISED_BELOW))
     values = await find_values(
-        machine,
-        plan,
-        Shared(gradients, plan.gradient_fraction) + of_gradients,
-        Shared(hessians, plan.hessian_fraction) + of_hessians,
+        machine, plan, Shared(gradients, plan.gradient_fraction), Shared(hessians, plan.hessian_fraction)
     )
     leaves = await scale_leaves(machine, plan, values[0])
     return Tree(tuple(chosen), leaves), scores + await add_leaves(machine, z, ways, Shared(leaves.part[None], leaves.fraction))

@@ -29,11 +29,22 @@ PLACE_BITS = 32
 
 _MOST_FRACTION = 14
 _GAIN_FRACTION = 8
+NOISED_BELOW = 1 << 30
+"""How far a sum of hessians with noise may be below 0: noise has no sign, nor has the slope of a sum of sines far out."""
+
 _SUM_BITS = 30  # of the sums of gradients
+_LEAST_NOISED_FRACTION = 8  # of g with noise: what rounding moves is covered
+_OF_NOISE = 8.0  # deviations of the noise, for which sums have room
+_STEPS_BITS = 10  # of a gain as large as the number of rows
 _SPREAD = 1.05  # what rounding and the series may add to a sum of hessians
 _FAR_OFF = 6.0  # deviations of the noise, for which thresholds have room
 FAR = 8.0
 """Up to where targets and scores of a regression are apart, in deviations."""
+
+
+def gain_step_bits(rows: int) -> int:
+    """log₂ of a 1,024th of so many rows, about."""
+    return ceil(log2(rows * 1.01)) - _STEPS_BITS
 
 
 @dataclass(frozen=True)
@@ -85,18 +96,29 @@ class TreesPlan:
 
     @property
     def gradient_fraction(self) -> int:
-        """Fractional bits of g: as many as let sums over all rows stay below 2³⁰."""
-        return min(_MOST_FRACTION, _SUM_BITS - self._row_bits - (0 if self.loss == "log" else ceil(log2(FAR))))
+        """Fractional bits of g: as many as let sums over all rows stay below 2³⁰, with noise too.
+
+        With noise they are 8 at least. Noise without room for it could make a leaf wrong, which tells nothing.
+        """
+        bits = min(_MOST_FRACTION, _SUM_BITS - self._sum_bits - (0 if self.loss == "log" else ceil(log2(FAR))))
+        return bits if self.deviation is None else max(_LEAST_NOISED_FRACTION, bits)
 
     @property
     def hessian_fraction(self) -> int:
-        """Fractional bits of h."""
+        """Fractional bits of h: as many as let sums of ¼ a row stay below 2³⁰. With noise one less: of ½ a row, either way."""
+        if self.deviation is not None:
+            return min(_MOST_FRACTION, self.gradient_fraction + 1)
         return min(_MOST_FRACTION, _SUM_BITS - self._row_bits + (2 if self.loss == "log" else 0))
 
     @property
     def gain_fraction(self) -> int:
         """Fractional bits of a gain: as many as let gain and number be compared as one. A gain is below 2⁹·n."""
         return max(0, min(_GAIN_FRACTION, RANGE_BITS - 2 - self._row_bits - _MOST_VALUE_BITS - self.index_bits))
+
+    @property
+    def gain_step_bits(self) -> int:
+        """log₂ of the steps to which gains of columns are rounded before they are opened."""
+        return gain_step_bits(self.rows)
 
     @property
     def least_hessian(self) -> float:
@@ -109,9 +131,10 @@ class TreesPlan:
 
         With noise there is no least number of rows: a sum that noise makes negative is below the first one.
         """
-        most, noise = self.rows * self._most_of_row * _SPREAD + self.l2, self.deviation or 0.0
-        least = self.least_hessian if self.deviation is None else 0.0
-        return Guess.from_range(least + self.l2, most + _FAR_OFF * noise, self.hessian_fraction)
+        most = self.rows * self._most_of_row * _SPREAD + self.l2
+        if self.deviation is None:
+            return Guess.from_range(self.least_hessian + self.l2, most, self.hessian_fraction)
+        return Guess.from_range(self.l2, most + _FAR_OFF * self.deviation, self.hessian_fraction, NOISED_BELOW)
 
     @property
     def _most_of_row(self) -> float:
@@ -120,3 +143,7 @@ class TreesPlan:
     @property
     def _row_bits(self) -> int:
         return ceil(log2(self.rows * 1.01))
+
+    @property
+    def _sum_bits(self) -> int:
+        return ceil(log2(self.rows * 1.01 + _OF_NOISE * (self.deviation or 0.0)))

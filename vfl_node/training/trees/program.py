@@ -20,7 +20,7 @@ from vfl_node.training.trees.config import MOST_CANDIDATES, MOST_ROWS, Trees
 from vfl_node.training.trees.disclosures import learns
 from vfl_node.training.trees.gradients import TERMS
 from vfl_node.training.trees.noised import OF_HESSIANS, deviation_of
-from vfl_node.training.trees.plan import TreesPlan
+from vfl_node.training.trees.plan import NOISED_BELOW, TreesPlan
 from vfl_node.training.trees.section import TreesSection
 from vfl_node.transport.generated.vfl.v1.shares_pb2 import DealingTerms, ShareContext
 
@@ -41,8 +41,10 @@ class TreesProgram(Program[TreesTraining]):
         series = SIGMOID[TERMS]
         fractions = plan.gradient_fraction, plan.hessian_fraction, plan.gain_fraction
         constants = [fractions, plan.guess.thresholds, plan.guess.changes, INVERSE, series.coefficients, series.multiples]
-        noise = {} if plan.deviation is None else {"noise": [plan.deviation.hex(), OF_HESSIANS.hex()]}
-        return {"constants": [list(each) for each in constants], "side by side": plan.at_once, **noise}
+        noise = {} if plan.deviation is None else {"noise": [plan.deviation.hex(), OF_HESSIANS.hex(), NOISED_BELOW]}
+        opens_gains = self._train.reveal == "owners" and plan.deviation is None
+        gains = {"gains to bits": plan.gain_step_bits} if opens_gains else {}
+        return {"constants": [list(each) for each in constants], "side by side": plan.at_once, **noise, **gains}
 
     def shapes(self, rows: int, widths: Sequence[int]) -> TreesPlan:
         """The shapes of a training over so many rows and candidates."""

@@ -21,11 +21,14 @@ def declare(job: Job) -> Iterator[Declaration]:
         yield Declaration(
             name, "features", f"how many candidates for splits each of {others} has, which hints at columns and missing values"
         )
-        if train.reveal == "owners":
-            text = f"which of its own candidates splits each node{of_each}"
-            if train.epsilon is None:
-                text += ", and how much each of its own columns gains in all trees"
-            yield Declaration(name, "splits", f"{text}, {bound}")
+        if train.epsilon is not None:
+            text = (
+                "whose each node is, drawn in public; and which of its own candidates splits its nodes, drawn by itself alone"
+            )
+            yield Declaration(name, "splits", f"{text}: neither tells anything of data")
+        elif train.reveal == "owners":
+            text = f"which of its own candidates splits each node{of_each}, and how much each of its own columns gains, in "
+            yield Declaration(name, "splits", f"{text}steps, {bound}")
         if train.leaves == "active" and name == parties.active:
             text = f"the values of all leaves{of_each}, "
             text += "and so which nodes are split" if train.epsilon is None else "of sums with noise"
@@ -34,5 +37,8 @@ def declare(job: Job) -> Iterator[Declaration]:
             yield Declaration(name, "metrics", "sums over the records that are measured on, each with noise")
         if train.epsilon is not None:
             yield Declaration(name, "privacy", f"nothing more: all that is opened is {bound}")
-    shapes = f"how many rows and candidates there are, and how fast each party computes; it deals the randomness, {DEALER}"
+    of_nodes = "" if train.epsilon is None else "whose each node is, "
+    shapes = (
+        f"how many rows and candidates there are, {of_nodes}and how fast each party computes; it deals the randomness, {DEALER}"
+    )
     yield Declaration(str(parties.coordinator), "shapes", shapes)
