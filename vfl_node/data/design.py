@@ -29,8 +29,8 @@ of 0 and 1 for each level, and one for "missing" if some rows have no level; the
 these has no column. With a column for every level, the columns of two categories would have the same sum, and a
 rare level that is left out elsewhere would follow from the others. A level that was not in the table is 0 in all columns.
 Columns without information are left out: columns of zeros, and under ``standard`` constants, whose effect the
-intercept of the party with the labels has as well. Of weights of evidence none is left out: a constant column is one of zeros
-there, or of its number. Weights follow labels, and so the number of columns, which other parties see, must not follow them.
+intercept of the party with the labels has as well. Of weights of evidence none is left out, as weights follow labels, which the
+number of columns would show.
 """
 
 from __future__ import annotations
@@ -217,13 +217,9 @@ class LinearEncoder(StoredEncoder):
                     scaled = _scaling_of(read, scaling, part)
                     columns += _numeric(name, read.values, scaled, common, part, always=evidence is not None)
         encoded = {encoding.name for encoding in columns}
-        return cls(
-            columns=tuple(columns),
-            dropped=tuple(name for name in table.columns if name not in encoded),
-            evidence=evidence and evidence.choose(encoded),
-            notations=notations_of(table),
-            rows=rows_read(table),
-        )
+        dropped, used = tuple(name for name in table.columns if name not in encoded), evidence and evidence.choose(encoded)
+        notations, rows = notations_of(table), rows_read(table)
+        return cls(columns=tuple(columns), dropped=dropped, evidence=used, notations=notations, rows=rows)
 
     def transform(self, table: Table) -> Design:
         """The design of all rows of ``table``; columns that the encoder does not know are left out.

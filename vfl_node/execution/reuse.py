@@ -24,6 +24,7 @@ from vfl_node.data.evidence import KeptEvidence
 from vfl_node.data.marks import Marks
 from vfl_node.data.tables import Table, prune_levels
 from vfl_node.errors import PeerError, ProtocolError, StateError, UsageError
+from vfl_node.execution.evidence import EVIDENCE, check_noise, evidence_absence_error, read_evidence
 from vfl_node.execution.folder import JobFolder
 from vfl_node.job import Job, JobId
 from vfl_node.job.names import AUTO
@@ -32,7 +33,7 @@ from vfl_node.session.memory import Memory, mark_secret
 from vfl_node.session.session import Session
 from vfl_node.transport.generated.vfl.v1 import alignment_pb2
 
-REUSE, EVIDENCE = "E_REUSE_ALIGN", "E_EVIDENCE"
+REUSE = "E_REUSE_ALIGN"
 
 _AGREED = "reused"
 
@@ -90,33 +91,6 @@ def read_split(folder: JobFolder, job_id: JobId) -> bytes | None:
     return None
 
 
-def read_evidence(folder: JobFolder, job_id: JobId) -> KeptEvidence | None:
-    """The weights of evidence that belong to the alignment of job ``job_id``, as :func:`read_split` finds the seed.
-
-    Returns:
-        None if neither that job nor one whose alignment it used has counted any.
-
-    Raises:
-        StateError: they are damaged, or of another version (``E_STATE_CORRUPT``, ``E_STATE_VERSION``).
-    """
-    path = folder.evidence if folder.path.name == job_id else folder.earlier_evidence
-    with suppress(FileNotFoundError):
-        return KeptEvidence.from_json(read_checked(path, hint="leave align.reuse out").decode())
-    return None
-
-
-def evidence_absence_error(job_id: JobId | None) -> StateError:
-    """No weights of evidence belong to the alignment of this job; None: to none that all parties have kept."""
-    alignment = f"the alignment of job {job_id}" if job_id else "an alignment of these records that all parties have kept"
-    return StateError(
-        f"no weights of evidence are kept here that belong to {alignment}",
-        code=EVIDENCE,
-        hint="run a job with statistics of the same parties, tables and align first, then this one with align.reuse: auto, or "
-        "the id of that job; or say train.transform: none",
-        for_peer="it has no weights of evidence (train.transform: woe) that belong to the alignment to be used again",
-    )
-
-
 def check_evidence(session: Session, folder: JobFolder) -> None:
     """Refuse a training by weights of evidence that are not there, or that it may not read.
 
@@ -140,24 +114,6 @@ def check_evidence(session: Session, folder: JobFolder) -> None:
             hint=f"say evaluate.test_fraction: {kept.held_out:g} or less; or run statistics again that hold out as much",
             for_peer="evaluate.test_fraction is more than where weights of evidence were counted",
         )
-
-
-def check_noise(job: Job, kept: KeptEvidence) -> None:
-    """Refuse a training with an ε by weights of evidence without noise, by which one record moves many rows.
-
-    Raises:
-        UsageError: it is one (``E_EVIDENCE``). That follows from the two jobs alone.
-    """
-    if job.train is None or job.train.model_epsilon is None or kept.noised:
-        return
-    raise UsageError(
-        f"job {kept.columns.job} counted weights of evidence without noise (statistics: {{epsilon: null}}): one record moves "
-        "the weight of each other one in its bin, which train.epsilon does not cover",
-        code=EVIDENCE,
-        hint="run statistics with an epsilon, and name that job in align.reuse; or say train.epsilon: null, which each party's "
-        "owner must allow (unbounded_models)",
-        for_peer="weights of evidence were counted without noise, and train.epsilon does not cover them",
-    )
 
 
 def reused_job(job: Job, path: Path) -> JobId | None:

@@ -290,22 +290,12 @@ def check_evidence(train: TrainerConfig, align: Align) -> None:
         raise ValueError("train.transform: woe is for two classes, and for labels of the active party: statistics count these")
 
 
-REPORT_KEYS = frozenset(
-    {
-        *("algorithm", "epochs", "rows", "steps", "repeats", "split_digest", "classes", "device", "audit", "max_attack_auc"),
-        *(
-            "columns",
-            "joint",
-            "feature_audit",
-            "max_feature_gain",
-            "label_audit",
-            "max_label_auc",
-            "warnings",
-            "trials",
-            "section",
-        ),
-    }
-)
+_OF_REPORTS = """
+algorithm epochs rows steps repeats split_digest classes device audit max_attack_auc columns joint feature_audit
+max_feature_gain label_audit max_label_auc warnings trials section
+"""
+
+REPORT_KEYS = frozenset(_OF_REPORTS.split())
 """Names that no trainer may have, because reports have keys with these names beside the trainer's section."""
 
 

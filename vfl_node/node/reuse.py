@@ -5,7 +5,8 @@ from __future__ import annotations
 from itertools import islice
 
 from vfl_node.errors import UsageError
-from vfl_node.execution.reuse import MOST_OFFERED, REUSE, absence_error, check_noise, evidence_absence_error, read_evidence
+from vfl_node.execution.evidence import check_noise, evidence_absence_error, read_evidence
+from vfl_node.execution.reuse import MOST_OFFERED, REUSE, absence_error
 from vfl_node.job import Job, JobId, differing_fields
 from vfl_node.job.names import AUTO
 from vfl_node.node.store import Store
