@@ -25,10 +25,10 @@ A date becomes a column of days, and its month, weekday and hour become categori
 (:mod:`vfl_node.data.dates`). Days are standardised where the job says ``unit`` or ``none``.
 
 A missing number becomes 0 and is marked in a separate column. A category becomes one column of 0 and 1 for each level, and one
-for "missing" if some rows have no level; the most frequent of these has no column. With a column for every level, the columns of
-two categories would have the same sum, and a rare level that is left out elsewhere would follow from the others. A level that
-was not in the table is 0 in all columns. Columns without information are left out: columns of zeros, and under ``standard``
-constants, whose effect the intercept of the party with the labels has as well. Of weights of evidence none is: they follow labels.
+for "missing" if some rows have no level; the most frequent one has no column. With a column for every level, the columns of two
+categories would have the same sum, and a rare level that is left out elsewhere would follow from the others. A level that was
+not in the table is 0 in all columns. Columns without information are left out: columns of zeros, and under ``standard``
+constants, whose effect the intercept of the party with the labels has as well. Of weights of evidence none is left out.
 """
 
 from __future__ import annotations
