@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from vfl_node.crypto.shares.sines import TABLES_DIGEST, tables_digest
-from vfl_node.errors import ProtocolError, StateError
+from vfl_node.errors import PolicyError, ProtocolError, StateError
 from vfl_node.session.session import Session
 from vfl_node.training.shares.config import SharesConfig
 from vfl_node.training.shares.program import Program
@@ -49,6 +49,28 @@ def check_tables() -> None:
             code="E_DEVICE",
             hint="install the versions of gmpy2 that pyproject.toml allows",
             for_peer="its numbers are not computed as everywhere else",
+        )
+
+
+def check_least_rows(session: Session, key: str, asked: int, where: str) -> None:
+    """Refuse a job of fewer records than this owner allows (``least_rows``).
+
+    Args:
+        session: of a data party.
+        key: of the job, such as ``train.least_rows``.
+        asked: what it says.
+        where: these records are; words.
+
+    Raises:
+        PolicyError: they are fewer (``E_POLICY``).
+    """
+    least = session.policy.limits.least_rows
+    if asked < least:
+        raise PolicyError(
+            f"{key} is {asked}, and this node wants {least} records {where} (least_rows)",
+            code="E_POLICY",
+            hint=f"the job can say {key}: {least}",
+            for_peer=f"it wants {key}: {least} or more",
         )
 
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from vfl_node.data.evidence import KeptEvidence
-from vfl_node.errors import PolicyError, ProtocolError, UsageError
+from vfl_node.errors import ProtocolError, UsageError
 from vfl_node.metrics.classes import auc
 from vfl_node.process import failpoints
 from vfl_node.progress import ResultDoubted
@@ -65,14 +65,9 @@ class StatisticsTrainer(Trainer):
             PolicyError: without noise the job takes fewer records together than this owner wants (``E_POLICY``).
         """
         agreement.check_tables()
-        section, least = Statistics.section_of(session.job), session.policy.limits.least_rows
-        if session.role != "coordinator" and section.epsilon is None and section.least_rows < least:
-            raise PolicyError(
-                f"statistics.least_rows is {section.least_rows}, and this node wants {least} records of a label (least_rows)",
-                code="E_POLICY",
-                hint=f"the job can say statistics.least_rows: {least}",
-                for_peer=f"it wants statistics.least_rows: {least} or more",
-            )
+        section = Statistics.section_of(session.job)
+        if session.role != "coordinator" and section.epsilon is None:
+            agreement.check_least_rows(session, "statistics.least_rows", section.least_rows, "of a label in a bin")
 
     async def run(self, session: Session, data: TrainingData, checkpoints: Checkpoints, resume: str | None) -> Trained:
         """Count with the other data parties, and with the dealer's randomness.

@@ -20,7 +20,7 @@ from torch import Tensor
 from vfl_node.crypto.shares.cells import bytes_of_cells
 from vfl_node.crypto.shares.masked import slots_of
 from vfl_node.crypto.shares.ring import Ring
-from vfl_node.errors import PolicyError, UsageError
+from vfl_node.errors import UsageError
 from vfl_node.process import failpoints
 from vfl_node.progress import ResultDoubted
 from vfl_node.session.session import Session
@@ -59,16 +59,9 @@ class TreesTrainer(Trainer):
             PolicyError: the job asks for fewer records on a side than this owner allows (``E_POLICY``).
         """
         agreement.check_tables()
-        if session.role == "coordinator":
-            return
-        asked, least = Trees.section_of(session.job).least_rows, session.policy.limits.least_rows
-        if asked < least:
-            raise PolicyError(
-                f"train.least_rows is {asked}, and this node wants {least} records on each side of a split (least_rows)",
-                code="E_POLICY",
-                hint=f"the job can say train.least_rows: {least}",
-                for_peer=f"it wants train.least_rows: {least} or more",
-            )
+        if session.role != "coordinator":
+            asked = Trees.section_of(session.job).least_rows
+            agreement.check_least_rows(session, "train.least_rows", asked, "on each side of a split")
 
     async def run(self, session: Session, data: TrainingData, checkpoints: Checkpoints, resume: str | None) -> Trained:
         """Train with the other data parties, and with the dealer's randomness.
