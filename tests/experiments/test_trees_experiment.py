@@ -13,6 +13,12 @@ from experiments.trees.run import MADE_UP, REAL, SCORING, page, present
 
 ROOT = Path(__file__).parents[2]
 STORED = ROOT / "docs" / "experiments" / "trees.json"
+TOLD = {"criteo"}
+"""Tables whose revealed model tells membership at an AUC of .55 or more: what the documents say of it must be right."""
+
+APART = {("scoring", 0.25)}
+"""Where trees in shares are more than .01 apart from scikit-learn's: of about 100 positive records, and with psi likewise."""
+
 NOWHERE = Path("/nowhere")
 """The made-up table needs no data."""
 
@@ -44,11 +50,12 @@ def test_the_page_is_made_of_what_is_stored() -> None:
     assert page(plan, found) == STORED.with_suffix(".md").read_text(encoding="utf-8")
     for data in plan.names:
         guesses = [found[work.name]["auc"] for work in plan.attacked(data) if work.name in found]
-        assert not guesses or np.mean(guesses) < 0.58  # criteo, whose columns have many rare categories, is the highest
+        assert not guesses or (np.mean(guesses) < 0.55) == (data not in TOLD), "the page names the tables that tell more"
         for share in SHARES:
             aucs = [found[work.name]["auc"] for work in plan.compared(data, share) if work.name in found]
             assert len(aucs) >= 2
-            assert np.mean([each["psu"] - each["scikit-learn"] for each in aucs]) > -0.01
+            apart = abs(np.mean([each["psu"] - each["scikit-learn"] for each in aucs])) < 0.01
+            assert apart == ((data, share) not in APART), "the page has the difference, and that it is ours that is better"
             assert abs(np.mean([each["psu"] - each["psi"] for each in aucs])) < 0.005
     control = [found[work.name]["auc"] for work in plan.attacked(MADE_UP, control=True)]
     assert len(control) >= 5
