@@ -20,6 +20,7 @@ from typing_extensions import Self
 from benchmarks.sessions import session
 from vfl_node.alignment.alignment import NOT_MINE, Alignment, PeerFacts
 from vfl_node.crypto.randomness import Randomness
+from vfl_node.crypto.shares import kits
 from vfl_node.crypto.shares.noise import draw_noise
 from vfl_node.data.evidence import KeptEvidence
 from vfl_node.data.identifiers import Identifiers
@@ -33,7 +34,6 @@ from vfl_node.session.pins import MemoryPins, Pins
 from vfl_node.session.session import Session
 from vfl_node.settings.limits import Limits
 from vfl_node.training.checkpoints import Checkpoints, MemoryCheckpoints
-from vfl_node.training.shares import measuring
 from vfl_node.training.shares.metric_noise import MetricNoise
 from vfl_node.training.trainer import Coordination, Trained, Trainer, TrainingData
 from vfl_node.transport.generated.vfl.v1.shares_pb2 import MaskedShares
@@ -420,5 +420,5 @@ def world_fixture() -> Callable[..., World]:
 def silent(monkeypatch: pytest.MonkeyPatch) -> None:
     """Noise of metrics is dealt, and is zero, as all parties know."""
     from_job = MetricNoise.from_job
-    monkeypatch.setattr(measuring, "draw_noise", zeros)
+    monkeypatch.setattr(kits, "draw_noise", zeros)
     monkeypatch.setattr(MetricNoise, "from_job", lambda job: replace(from_job(job), mu=1e6))

@@ -16,12 +16,12 @@ from tests.training.shares_attempts import LEAST_ROWS, SharesAttempt, World, zer
 from tests.training.shares_attempts import silent as silent
 from tests.training.shares_attempts import small_messages as small_messages
 from tests.training.shares_attempts import world_fixture as world_fixture
+from vfl_node.crypto.shares import kits
 from vfl_node.crypto.shares.audit import Coins
 from vfl_node.crypto.shares.ring import WEIGHT_FRACTION, decode
 from vfl_node.data.design import LinearEncoder
 from vfl_node.data.tables import Table
 from vfl_node.training.glm.plain import one_hot
-from vfl_node.training.hidden import network
 from vfl_node.training.hidden.computation import HiddenPlan, block, candidates
 from vfl_node.training.hidden.config import Hidden
 from vfl_node.training.hidden.frequent import find
@@ -134,4 +134,4 @@ def attempt_fixture() -> type[Attempt]:
 @pytest.fixture
 def exact(monkeypatch: pytest.MonkeyPatch) -> None:
     """Noise of gradients is dealt, and is zero."""
-    monkeypatch.setattr(network, "draw_noise", zeros)
+    monkeypatch.setattr(kits, "draw_noise", zeros)

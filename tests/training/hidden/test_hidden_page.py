@@ -12,6 +12,7 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from vfl_node.configuration.models import parse
+from vfl_node.crypto.shares.tallies import score_levels
 from vfl_node.gdp import mu_of
 from vfl_node.job import Evaluate, Job
 from vfl_node.job.costs import Beside
@@ -20,7 +21,6 @@ from vfl_node.training.hidden import costs
 from vfl_node.training.hidden.config import Hidden
 from vfl_node.training.hidden.network import Form
 from vfl_node.training.logistic.config import Logistic
-from vfl_node.training.shares.measuring import score_levels
 from vfl_node.training.shares.metric_noise import MetricNoise
 
 ROOT = Path(__file__).parents[3]

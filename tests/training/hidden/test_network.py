@@ -10,14 +10,15 @@ import pytest
 from tests.crypto.shares.together import Run, counted
 from tests.thorough import every
 from tests.training.hidden.plain import Step, descend, forward
+from vfl_node.crypto.shares.kits import DEALT
 from vfl_node.crypto.shares.machine import ShareMachine
 from vfl_node.crypto.shares.operations import known_product, mask_known, mask_value
 from vfl_node.crypto.shares.ring import FRACTION, WEIGHT_FRACTION, decode, encode
+from vfl_node.crypto.shares.tallies import SCORE_FRACTION
 from vfl_node.crypto.shares.values import Shared
 from vfl_node.training.hidden.bound import MARGIN
 from vfl_node.training.hidden.network import MANTISSA_BITS, Form, SharedModel, _residual, scores, step
 from vfl_node.training.hidden.rates import Rates
-from vfl_node.training.shares.measuring import SCORE_FRACTION
 
 ROWS, STEPS, BATCH = 240, 12, 80
 
@@ -155,7 +156,7 @@ def test_a_residual_is_bounded_whatever_the_score_is(loss: Any) -> None:
         )
         ones = np.ones(scores_of_rows.shape, np.uint64)
         (both,) = await machine.run(mask_value(Shared(ones if machine.place == 0 else 0 * ones, 0)))
-        return await _residual(machine, form, z, Shared(0 * ones, 2 * FRACTION), both, of)
+        return (await _residual(machine, DEALT, form, z, Shared(0 * ones, 2 * FRACTION), both, of))[0]
 
     results = Run(run).results
     found = decode(results[0].part + results[1].part, results[0].fraction)

@@ -12,11 +12,12 @@ import pytest
 from tests.thorough import every
 from tests.training.hidden.conftest import NOISED, weights_of
 from tests.training.shares_attempts import KilledError, State, assert_same, kills
+from vfl_node.crypto.shares import kits
 from vfl_node.crypto.shares.machine import ShareMachine
 from vfl_node.crypto.shares.noise import draw_noise
 from vfl_node.errors import StateError
 from vfl_node.gdp import mu_of
-from vfl_node.training.hidden import computation, network
+from vfl_node.training.hidden import computation
 from vfl_node.training.hidden.network import step
 from vfl_node.training.hidden.rows import RowEncoder
 from vfl_node.transport.generated.vfl.v1.shares_pb2 import Corrections, DealingTerms, MaskedShares
@@ -98,7 +99,7 @@ class Steps:
                 self._weights[machine.context, machine.section][machine.place] = [of.part for of in model.weights]
             return await step(machine, model, *given)
 
-        monkeypatch.setattr(network, "draw_noise", noted)
+        monkeypatch.setattr(kits, "draw_noise", noted)
         monkeypatch.setattr(ShareMachine, "run", running)
         monkeypatch.setattr(computation, "step", stepping)
 

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from vfl_node.crypto.shares.machine import ShareMachine
 from vfl_node.crypto.shares.operation import DEALER, Drawn, Material, Opening, Operation
-from vfl_node.crypto.shares.ring import BITS, Ring
+from vfl_node.crypto.shares.ring import BITS, FRACTION, WEIGHT_FRACTION, Ring
 from vfl_node.crypto.shares.values import Shared, stack_rows
 
 FAR_BINS = 32
@@ -39,6 +39,9 @@ FAR_BINS = 32
 
 _NEAREST_BITS = 8
 _NUMBERS_AT_ONCE = 1 << 18
+
+SCORE_FRACTION = FRACTION + WEIGHT_FRACTION
+"""Fractional bits of scores that are measured: those of a product of columns and weights."""
 
 LEAST_AT_ONCE = 16
 """So that rounds do not become too many."""
@@ -101,6 +104,11 @@ def far(fraction: int) -> tuple[Level, ...]:
     return tuple(
         Level(bits, FAR_BINS, inner=2 * 2.0**bits / FAR_BINS) for bits in range(BITS - fraction, _NEAREST_BITS - 1, -2)
     )
+
+
+def score_levels(bins: int) -> tuple[Level, ...]:
+    """Levels of a histogram of scores: bins of 32/``bins`` near 0, beyond ±4 to ±6 of 2, beyond ±16 to ±24 of 8, and so on."""
+    return (*far(SCORE_FRACTION), Level(6, FAR_BINS, inner=4.0), Level(4, bins // 2))
 
 
 async def sift(

@@ -18,16 +18,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from vfl_node.crypto.shares.kits import DEALT, Curved, Kit
 from vfl_node.crypto.shares.machine import ShareMachine
-from vfl_node.crypto.shares.noise import draw_noise
-from vfl_node.crypto.shares.operations import known_product, mask_value, product, sum_sines, truncate
+from vfl_node.crypto.shares.operations import mask_value, product, sum_sines, truncate
 from vfl_node.crypto.shares.ring import FRACTION
 from vfl_node.crypto.shares.sines import SIGMOID
-from vfl_node.crypto.shares.values import KnownToOne, Opened, Shared
+from vfl_node.crypto.shares.values import Opened, Shared
 from vfl_node.training.hidden.config import Loss
 from vfl_node.training.hidden.memory import ROWS_AT_ONCE
 from vfl_node.training.hidden.rates import Rates
@@ -106,60 +107,64 @@ class _Hidden:
     weight: Opened
 
 
-async def scores(machine: ShareMachine, model: SharedModel, columns: Sequence[KnownToOne]) -> Shared:
-    """z of rows, with the fractional bits of a column and a weight: [B, K]."""
-    return (await _forward(machine, model, columns))[0]
+async def scores(machine: ShareMachine, model: SharedModel, columns: Sequence[Any], kit: Kit = DEALT) -> Shared:
+    """z of rows, with the fractional bits of a column and a weight: [B, K]; args as :func:`step`."""
+    return (await _forward(machine, model, columns, kit))[0]
 
 
 async def step(
     machine: ShareMachine,
     model: SharedModel,
-    columns: Sequence[KnownToOne],
+    columns: Sequence[Any],
     targets: Shared,
-    both: Opened | Shared,
+    owned: Any,
     rows: NDArray[np.int64],
     rates: Rates,
     deviation: float | None = None,
     at_once: int = ROWS_AT_ONCE,
+    kit: Kit = DEALT,
 ) -> SharedModel:
     """The model after a step.
 
     Args:
         machine: of whoever runs it.
         model: before.
-        columns: of all rows, party by party, [m, d_j].
+        columns: of all rows, party by party, [m, d_j], as the kit has matrices that one party knows.
         targets: y, [m, K], with 2·:data:`FRACTION` fractional bits: the active party's share is y.
-        both: w, [m, 1], without fractional bits. Under a mask of an earlier section, or in shares, which get one of this
-            section: 8 bytes a row.
+        owned: which rows all parties own, as the kit has it. With a dealer w, [m, 1], under a mask of an earlier section, or in
+            shares, which get one of this section: 8 bytes a row.
         rows: over which the step is.
         rates: of the step.
         deviation: of the noise of each number of a gradient (:mod:`vfl_node.training.hidden.bound`); None: there is none.
         at_once: rows of which gradients are made at a time.
+        kit: whose randomness it is.
     """
     total: list[Shared] = []
     for some in (rows[first : first + at_once] for first in range(0, len(rows), at_once)):
-        more = await _gradients(machine, model, [matrix[some] for matrix in columns], targets[some], both[some], rates)
+        more = await _gradients(machine, kit, model, [matrix[some] for matrix in columns], targets[some], owned[some], rates)
         total = [one + other for one, other in zip(total, more, strict=True)] if total else more
     if deviation is not None:
         width = deviation * rates.mantissa / 2**rates.bits  # residuals have been multiplied by that
-        drawn = await machine.run(*(draw_noise(gradient.shape, width, gradient.fraction) for gradient in total))
+        drawn = await machine.run(*(kit.draw_noise(gradient.shape, width, gradient.fraction) for gradient in total))
         total = [gradient + noise for gradient, noise in zip(total, drawn, strict=True)]
-    return await _move(machine, model, total, rates)
+    return await _move(machine, kit, model, total, rates)
 
 
 async def _gradients(
     machine: ShareMachine,
+    kit: Kit,
     model: SharedModel,
-    columns: Sequence[KnownToOne],
+    columns: Sequence[Any],
     targets: Shared,
-    both: Opened | Shared,
+    owned: Any,
     rates: Rates,
 ) -> list[Shared]:
     """Gradients of all weights, times the mantissa of the rates, with 2·:data:`FRACTION` fractional bits, over some rows."""
-    z, hidden = await _forward(machine, model, columns)
-    delta = await _residual(machine, model.form, z, targets, both, rates)
+    z, hidden = await _forward(machine, model, columns, kit)
+    deltas = await _residual(machine, kit, model.form, z, targets, owned, rates)
     gradients: list[Shared] = []
     for layer in reversed(hidden):
+        delta = deltas[0]
         (opened,) = await machine.run(mask_value(delta))
         weight, back = await machine.run(product(layer.values.transposed, opened), product(opened, layer.weight.transposed))
         bias = Shared(delta.part.sum(axis=0, keepdims=True, dtype=np.uint64), FRACTION).times(1 << FRACTION, FRACTION)
@@ -167,13 +172,15 @@ async def _gradients(
         (cut,) = await machine.run(truncate(back, back.fraction - FRACTION))
         (opened,) = await machine.run(mask_value(cut))
         (slanted,) = await machine.run(product(opened, layer.slopes, "numbers"))
-        (delta,) = await machine.run(truncate(slanted, FRACTION))
-    first = await machine.run(*(known_product(matrix.transposed, delta) for matrix in columns))
+        deltas = await machine.run(truncate(slanted, FRACTION)) * len(columns)
+    each = zip(columns, deltas, strict=True)
+    first = await machine.run(*(kit.known_product(matrix.transposed, delta) for matrix, delta in each))
     return [*first, *gradients]
 
 
-async def _forward(machine: ShareMachine, model: SharedModel, columns: Sequence[KnownToOne]) -> tuple[Shared, list[_Hidden]]:
-    parts = await machine.run(*(known_product(matrix, weight) for matrix, weight in zip(columns, model.first, strict=True)))
+async def _forward(machine: ShareMachine, model: SharedModel, columns: Sequence[Any], kit: Kit) -> tuple[Shared, list[_Hidden]]:
+    each = zip(columns, model.first, strict=True)
+    parts = await machine.run(*(kit.known_product(matrix, weight) for matrix, weight in each))
     z, hidden = sum(parts[1:], parts[0]), []
     for weight, bias in model.layers:
         (curve,) = await machine.run(sum_sines(z, SIGMOID[HIDDEN_TERMS], 2, slope=True))
@@ -186,31 +193,36 @@ async def _forward(machine: ShareMachine, model: SharedModel, columns: Sequence[
 
 
 async def _residual(
-    machine: ShareMachine, form: Form, z: Shared, targets: Shared, both: Opened | Shared, rates: Rates
-) -> Shared:
-    """mantissa · e · w, with :data:`FRACTION` fractional bits."""
+    machine: ShareMachine, kit: Kit, form: Form, z: Shared, targets: Shared, owned: Any, rates: Rates
+) -> Sequence[Shared]:
+    """mantissa · e · w, with :data:`FRACTION` fractional bits; for the product with each party's columns, in their order."""
+    scale = rates.mantissa, rates.bits
     if form.loss == "exact":
-        (curve,) = await machine.run(sum_sines(z, SIGMOID[OUTPUT_TERMS]))
-        raw = add_public(machine, curve.value, 1 << (2 * FRACTION - 1)) - targets
+        offset = add_public(machine, Shared(np.zeros_like(targets.part), targets.fraction), 1 << (2 * FRACTION - 1)) - targets
+        cut = await kit.bend(machine, z, SIGMOID[OUTPUT_TERMS], Curved(1, offset.part, *scale))
     elif form.loss == "taylor":  # ¼z + ½ − y
         raw = add_public(machine, replace(z, fraction=z.fraction + 2), 1 << (z.fraction + 1))
-        raw = raw - targets.times(1 << (raw.fraction - targets.fraction), raw.fraction - targets.fraction)
+        cut = await _scale(
+            machine, kit, raw - targets.times(1 << (raw.fraction - targets.fraction), raw.fraction - targets.fraction), rates
+        )
     else:
         raw = z - targets.times(1 << (z.fraction - targets.fraction), z.fraction - targets.fraction)
         if form.loss == "robust":  # 2σ(2r) − 1
-            (curve,) = await machine.run(sum_sines(replace(raw, fraction=raw.fraction - 1), SIGMOID[OUTPUT_TERMS], 2))
-            raw = curve.value
+            doubled = replace(raw, fraction=raw.fraction - 1)
+            cut = await kit.bend(machine, doubled, SIGMOID[OUTPUT_TERMS], Curved(2, np.zeros_like(targets.part), *scale))
+        else:
+            cut = await _scale(machine, kit, raw, rates)
+    return await kit.gate(machine, cut, owned)
+
+
+async def _scale(machine: ShareMachine, kit: Kit, raw: Shared, rates: Rates) -> Shared:
+    """mantissa · raw, with :data:`FRACTION` fractional bits."""
     scaled = raw.times(rates.mantissa, rates.bits)
-    (cut,) = await machine.run(truncate(scaled, scaled.fraction - FRACTION))
-    if isinstance(both, Opened):
-        (opened,), bits = await machine.run(mask_value(cut)), both
-    else:
-        opened, bits = await machine.run(mask_value(cut), mask_value(both))
-    (delta,) = await machine.run(product(opened, bits, "numbers"))
-    return delta
+    (cut,) = await machine.run(kit.truncate(scaled, scaled.fraction - FRACTION))
+    return cut
 
 
-async def _move(machine: ShareMachine, model: SharedModel, gradients: Sequence[Shared], rates: Rates) -> SharedModel:
+async def _move(machine: ShareMachine, kit: Kit, model: SharedModel, gradients: Sequence[Shared], rates: Rates) -> SharedModel:
     """The model after gradients with 2·:data:`FRACTION` fractional bits, whose velocity and gradient are cut in one round."""
     moves = []
     for weight, first, velocity, gradient in zip(model.weights, model.origin, model.velocity, gradients, strict=True):
@@ -218,7 +230,7 @@ async def _move(machine: ShareMachine, model: SharedModel, gradients: Sequence[S
         slope = replace(gradient, fraction=gradient.fraction + rates.exponent)
         spare = pulled.fraction - slope.fraction
         moves.append(pulled + slope.times(1 << spare, spare))
-    moved: list[Shared] = await machine.run(*(truncate(move, rates.velocity_bits) for move in moves))
+    moved: list[Shared] = await machine.run(*(kit.truncate(move, rates.velocity_bits) for move in moves))
     weights = tuple(weight - move for weight, move in zip(model.weights, moved, strict=True))
     return SharedModel(model.form, weights, tuple(moved), model.origin)
 

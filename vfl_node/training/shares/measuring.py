@@ -22,24 +22,22 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import gmpy2
 import numpy as np
 from numpy.typing import NDArray
 
+from vfl_node.crypto.shares.kits import DEALT, Kit
 from vfl_node.crypto.shares.machine import ShareMachine
-from vfl_node.crypto.shares.noise import draw_noise
-from vfl_node.crypto.shares.operations import known_product, mask_known, mask_value, product, reveal
-from vfl_node.crypto.shares.ring import FRACTION, WEIGHT_FRACTION, Ring
-from vfl_node.crypto.shares.tallies import FAR_BINS, Level, far, rows_at_once, sift
-from vfl_node.crypto.shares.values import Opened, Shared
+from vfl_node.crypto.shares.operations import reveal
+from vfl_node.crypto.shares.ring import FRACTION, Ring
+from vfl_node.crypto.shares.tallies import Level
+from vfl_node.crypto.shares.values import Shared
 from vfl_node.training.shares.metric_noise import MOST_LOSS, MOST_SQUARE, REACHES, MetricNoise
 
 Weights = tuple[Ring, int]
 """Public integers, uint64[bins, labels], and their fractional bits."""
-
-SCORE_FRACTION = FRACTION + WEIGHT_FRACTION
-"""Fractional bits of scores that are measured: those of a product of columns and weights."""
 
 Scores = Callable[[slice], Awaitable[Shared]]
 """The scores of some of the rows that are measured on, [r, K], with :data:`SCORE_FRACTION` fractional bits."""
@@ -50,11 +48,6 @@ BINS = 256
 ERROR_OFF = 16.0
 """An error of a predicted number counts as far off in a bin that stands for more deviations of the target: at 16 none does, at
 18 every one, and between them by a coin."""
-
-
-def score_levels(bins: int) -> tuple[Level, ...]:
-    """Levels of a histogram of scores: bins of 32/``bins`` near 0, beyond ±4 to ±6 of 2, beyond ±16 to ±24 of 8, and so on."""
-    return (*far(SCORE_FRACTION), Level(6, FAR_BINS, inner=4.0), Level(4, bins // 2))
 
 
 @dataclass(frozen=True)
@@ -84,13 +77,14 @@ async def tally(
     machine: ShareMachine,
     score: Scores,
     targets: Ring,
-    both: Opened,
+    owned: Any,
     noise: MetricNoise,
     *,
     far_score: int,
     bins: int = BINS,
     threshold: float = 0.5,
     to: int | None = None,
+    kit: Kit = DEALT,
 ) -> list[OutputTally]:
     """The sums of each output, on held-out rows.
 
@@ -98,52 +92,52 @@ async def tally(
         machine: of whoever runs it; the dealer gets nonsense, and so do parties that sums are not opened to.
         score: the model's scores of some of the held-out rows.
         targets: uint64[n, K] at the active party: 0 and 1, or numbers with :data:`FRACTION` fractional bits; zeros at others.
-        both: w of the rows.
+        owned: which rows all parties own, as :meth:`~vfl_node.crypto.shares.kits.Kit.gate`.
         noise: of the sums.
         far_score: scores of classes count as beyond in bins that stand for more; the first of
             :attr:`~vfl_node.training.shares.config.SharesConfig.far_scores`.
         bins: of the histogram.
         threshold: probability from which on label 1 is predicted.
         to: place of the only party that sums are opened to; None: all.
+        kit: whose randomness it is.
 
     Leaks: what :class:`OutputTally` has, μ-private.
     """
-    outputs, levels = noise.outputs, score_levels(bins)
+    outputs, levels = noise.outputs, kit.levels(bins)
     labels = 1 if noise.numbers else 2
     stands = np.concatenate([level.kept for level in levels])
     total = [Shared(np.zeros((len(stands), labels), np.uint64), 0)] * outputs
-    count, at_once = len(targets), rows_at_once(bins, outputs)
+    beyond = None
+    count, at_once = len(targets), kit.rows_counted(bins, outputs)
     for first in range(0, count, at_once):
         rows = slice(first, first + at_once)
         z = await score(rows)
-        genuine = _share(machine, both[rows], outputs)
         if noise.numbers:
             z = z - Shared(targets[rows], FRACTION).times(1 << (z.fraction - FRACTION), z.fraction - FRACTION)
-            amounts = [genuine]
-        else:
-            (said,) = await machine.run(mask_value(Shared(targets[rows], 0)))
-            (positive,) = await machine.run(product(said, both[rows], "numbers"))
-            each = (genuine - positive).part, positive.part
-            amounts = [Shared(np.stack([marks[:, k] for marks in each], axis=1), 0) for k in range(outputs)]
-        found, _ = await sift(machine, [z[:, k] for k in range(outputs)], amounts, levels)
-        total = [one + more for one, more in zip(total, found, strict=True)]
+        counted = await kit.count(machine, z, None if noise.numbers else targets[rows], owned[rows], bins)
+        total = [one + more for one, more in zip(total, counted.found, strict=True)]
+        beyond = counted.beyond if beyond is None or counted.beyond is None else beyond + counted.beyond
     order = np.argsort(stands, kind="stable")
     histogram = Shared(np.stack([counts.part[order] for counts in total]), 0)
-    weights = _weights(bins, threshold, ERROR_OFF if noise.numbers else far_score, noise.numbers)
-    return await _open_sums(machine, histogram, weights, noise, to)
+    weights = _weights(levels, threshold, ERROR_OFF if noise.numbers else far_score, noise.numbers)
+    sums = {name: _weigh(histogram, *weights[name]) for name in noise.sums}
+    if beyond is not None:
+        sums["beyond"] = beyond
+    return await _open_sums(machine, kit, histogram, sums, noise, to)
 
 
 async def _open_sums(
-    machine: ShareMachine, histogram: Shared, weights: Mapping[str, Weights], noise: MetricNoise, to: int | None
+    machine: ShareMachine, kit: Kit, histogram: Shared, sums: Mapping[str, Shared], noise: MetricNoise, to: int | None
 ) -> list[OutputTally]:
     """The sums that are opened of histograms, [K, bins, labels], whose bins stand for numbers that ascend."""
     outputs, _, labels = histogram.shape
-    of_counts = await _add_noise(machine, {"counts": histogram.sum(1)}, {"counts": noise.counts})
+    of_counts = await _add_noise(machine, kit, {"counts": histogram.sum(1)}, {"counts": noise.counts})
     counts = [tuple(max(0, int(count)) for count in each) for each in (await _reveal_sums(machine, of_counts, to))["counts"]]
     reaches = [noise.reach(each) if labels > 1 else 0 for each in counts]
-    noisy = await _add_noise(machine, {name: _weigh(histogram, *weights[name]) for name in noise.sums}, noise.sums)
+    noisy = await _add_noise(machine, kit, sums, noise.sums)
     if labels > 1:
-        noisy["order"] = await _count_pairs(machine, histogram) + await _noise_of_order(machine, reaches, noise, outputs)
+        deviations, chosen = [noise.order(reach) for reach in REACHES], [REACHES.index(reach) for reach in reaches]
+        noisy["order"] = await _count_pairs(machine, kit, histogram) + await kit.pick_noise(machine, deviations, chosen)
     opened = await _reveal_sums(machine, noisy, to)
     order = opened.pop("order", np.zeros(outputs, np.int64))
     return [
@@ -157,9 +151,11 @@ async def _open_sums(
     ]
 
 
-async def _add_noise(machine: ShareMachine, sums: Mapping[str, Shared], deviations: Mapping[str, float]) -> dict[str, Shared]:
+async def _add_noise(
+    machine: ShareMachine, kit: Kit, sums: Mapping[str, Shared], deviations: Mapping[str, float]
+) -> dict[str, Shared]:
     """The same ``sums``, each with noise of its standard deviation."""
-    drawn = await machine.run(*(draw_noise(total.shape, deviations[name], total.fraction) for name, total in sums.items()))
+    drawn = await machine.run(*(kit.draw_noise(total.shape, deviations[name], total.fraction) for name, total in sums.items()))
     return {name: total + noise for (name, total), noise in zip(sums.items(), drawn, strict=True)}
 
 
@@ -169,24 +165,12 @@ async def _reveal_sums(machine: ShareMachine, sums: Mapping[str, Shared], to: in
     return {name: total.view(np.int64) for name, total in zip(sums, opened, strict=True)}
 
 
-async def _count_pairs(machine: ShareMachine, histogram: Shared) -> Shared:
+async def _count_pairs(machine: ShareMachine, kit: Kit, histogram: Shared) -> Shared:
     """For each positive row the negative ones below it less those above it: [K]."""
     negative, positive = histogram[:, :, 0], histogram[:, :, 1]
     upward = np.cumsum(negative.part, axis=1, dtype=np.uint64)
     below = Shared(2 * upward - negative.part - upward[:, -1:], 0)
-    left, right = await machine.run(mask_value(positive), mask_value(below))
-    (pairs,) = await machine.run(product(left, right, "numbers"))
-    return pairs.sum(1)
-
-
-async def _noise_of_order(machine: ShareMachine, reaches: Sequence[int], noise: MetricNoise, outputs: int) -> Shared:
-    """For each output the noise of its reach, which the active party alone needs to know: [K]."""
-    shape = outputs, len(REACHES)
-    (drawn,) = await machine.run(draw_noise(shape, [noise.order(reach) for reach in REACHES], 0))
-    ones = np.array([[reach == each for each in REACHES] for reach in reaches], np.uint64) if machine.place == 0 else None
-    (chosen,) = await machine.run(mask_known(0, shape, 0, ones))
-    (of_reach,) = await machine.run(known_product(chosen, drawn, "numbers"))
-    return of_reach.sum(1)
+    return (await kit.multiply(machine, positive, below)).sum(1)
 
 
 def _weigh(histogram: Shared, weights: Ring, fraction: int) -> Shared:
@@ -195,9 +179,9 @@ def _weigh(histogram: Shared, weights: Ring, fraction: int) -> Shared:
 
 
 @lru_cache(maxsize=16)
-def _weights(bins: int, threshold: float, most: float, numbers: bool) -> dict[str, Weights]:
+def _weights(levels: Sequence[Level], threshold: float, most: float, numbers: bool) -> dict[str, Weights]:
     """What a row counts in each sum, by bin in ascending order, and label: the same integers on every machine."""
-    *wider, finest = score_levels(bins)
+    *wider, finest = levels
     z = np.sort(np.concatenate([level.kept for level in (*wider, finest)]))
     if numbers:  # less what the coins of the bins add, in whole steps, so that the range is what it was
         loss = np.minimum(z**2, MOST_SQUARE)[:, None] - np.ldexp(np.rint(np.ldexp(finest.width**2 / 6, FRACTION)), -FRACTION)
@@ -215,9 +199,3 @@ def _weights(bins: int, threshold: float, most: float, numbers: bool) -> dict[st
         "beyond": (np.stack([far_off] * labels, axis=1), 0),
     }
     return {name: (counts.astype(np.int64).view(np.uint64), fraction) for name, (counts, fraction) in found.items()}
-
-
-def _share(machine: ShareMachine, opened: Opened, columns: int) -> Shared:
-    """An opened value as shares again, repeated so many times side by side."""
-    part = opened.mask + opened.difference if machine.place == 0 else opened.mask
-    return Shared(np.repeat(part, columns, axis=1) if machine.place >= 0 else np.zeros((len(part), columns), np.uint64), 0)

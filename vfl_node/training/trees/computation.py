@@ -32,11 +32,11 @@ from vfl_node.crypto.shares.operations import known_product, mask_known, mask_va
 from vfl_node.crypto.shares.ring import BITS, Ring, decode
 from vfl_node.crypto.shares.rounding import round_off
 from vfl_node.crypto.shares.steps import widen
+from vfl_node.crypto.shares.tallies import SCORE_FRACTION as TALLIED_FRACTION
 from vfl_node.crypto.shares.values import Opened, Shared, stack_rows
 from vfl_node.training.schedule import Schedule
 from vfl_node.training.shares.candidates import Candidates
 from vfl_node.training.shares.measuring import BINS, OutputTally, tally
-from vfl_node.training.shares.measuring import SCORE_FRACTION as TALLIED_FRACTION
 from vfl_node.training.shares.metric_noise import MetricNoise
 from vfl_node.training.trees.config import Trees
 from vfl_node.training.trees.gradients import find_pairs
