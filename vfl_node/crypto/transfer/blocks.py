@@ -9,9 +9,8 @@ uniform bits, hashes of x ⊕ s at known x are like random numbers (correlation 
 The index keeps points apart even where blocks repeat. With q blocks under one key of π, p evaluations of it find s with
 a probability of about pq/2¹²⁸; so each place has a key of its own, and q is the number of transfers at one place.
 
-Source: Guo, Katz, Wang and Yu 2020, "Efficient and secure multiparty computation from fixed-key block ciphers", sections 6
-and 7: π(x) ⊕ x is correlation robust, and σ makes it circular correlation robust; Warren 2013, "Hacker's Delight", section
-7-3, for the transposition.
+Source: Guo, Katz, Wang and Yu 2020, "Efficient and secure multiparty computation from fixed-key block ciphers": π(x) ⊕ x is
+correlation robust, and with σ circular correlation robust; Warren 2013, "Hacker's Delight", section 7-3, for the transposition.
 """
 
 from __future__ import annotations
@@ -87,7 +86,7 @@ class RobustHash:
         """A key for each point, uint64[n]."""
         count = len(points)
         permuted = np.empty(_BLOCK_BYTES * (count + 1), np.uint8)  # the library wants a block to spare
-        encryptor = self._cipher.encryptor()
-        encryptor.update_into(np.ascontiguousarray(points, "<u8").data.cast("B"), permuted.data)
+        plain = np.ascontiguousarray(points, "<u8").reshape(-1).view(np.uint8)
+        self._cipher.encryptor().update_into(plain.data, permuted.data)
         lower = permuted[: _BLOCK_BYTES * count].view("<u8").reshape(-1, 2)[:, 0]
         return (lower ^ points[:, 0]).astype(np.uint64, copy=False)

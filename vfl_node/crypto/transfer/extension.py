@@ -25,7 +25,7 @@ streams and keys that are independent, and shows only that the choices are other
 for two purposes: with equal choices the keys would be equal.
 
 Source: Ishai, Kilian, Nissim and Petrank 2003, "Extending oblivious transfers efficiently", section 3; Asharov, Lindell,
-Schneider and Zohner 2013, "More efficient oblivious transfer", section 5.2, for u of random transfers; salt as in Rogaway and
+Schneider and Zohner 2013, "More efficient oblivious transfer and extensions for faster secure computation", for u; salt as in Rogaway and
 Shrimpton 2006, "Deterministic authenticated encryption".
 """
 

@@ -16,7 +16,7 @@ Nothing is sent but the message of the extension.
 **What each learns.** Nothing: α is uniform to the sender, and hides c; β is to the receiver, who knows one of two keys, and
 hides v. Both hold *once*. With the same α for c and c′, d ⊕ d′ = c ⊕ c′ is open.
 
-Source: Gilboa 1999, "Two party RSA key generation", section 4.1, with random messages; Beaver 1995, "Precomputing oblivious
+Source: Gilboa 1999, "Two party RSA key generation", with random messages; Beaver 1995, "Precomputing oblivious
 transfer", for what is opened.
 """
 
