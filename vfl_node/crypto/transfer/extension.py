@@ -25,8 +25,8 @@ streams and keys that are independent, and shows only that the choices are other
 for two purposes: with equal choices the keys would be equal.
 
 Source: Ishai, Kilian, Nissim and Petrank 2003, "Extending oblivious transfers efficiently", section 3; Asharov, Lindell,
-Schneider and Zohner 2013, "More efficient oblivious transfer and extensions for faster secure computation", for u; salt as in Rogaway and
-Shrimpton 2006, "Deterministic authenticated encryption".
+Schneider and Zohner 2013, "More efficient oblivious transfer and extensions for faster secure computation", for u; Rogaway
+and Shrimpton 2006, "Deterministic authenticated-encryption", for the salt.
 """
 
 from __future__ import annotations
