@@ -1,1 +1,1 @@
-"""Cryptography: groups with a hard Diffie–Hellman problem, Paillier's cryptosystem, and each party's own randomness."""
+"""Cryptography: groups with a hard Diffie–Hellman problem, Paillier's cryptosystem, transfers, and each party's randomness."""
