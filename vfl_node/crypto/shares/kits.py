@@ -86,7 +86,7 @@ class Counted:
 
     Attributes:
         found: of each output the rows in the bins that :meth:`Kit.levels` keeps, in their order, by label: [b, labels].
-        beyond: rows whose score is in none of these, [K]; None: there is no such score.
+        beyond: rows whose score is in none of these, [K], each of which counts as 1 at most; None: there is no such score.
     """
 
     found: tuple[Shared, ...]
@@ -130,7 +130,7 @@ class DealtKit:
         return cut
 
     async def gate(self, machine: ShareMachine, value: Shared, owned: Opened | Shared) -> Sequence[Shared]:
-        """As the base; ``owned``: the product of all parties' bits, [n, 1], under a mask of an earlier section, or in shares."""
+        """As the base; ``owned``: the product of all parties' bits, [n, 1], under a mask of another section, or in shares."""
         if isinstance(owned, Opened):
             (opened,), bits = await machine.run(mask_value(value)), owned
         else:

@@ -189,7 +189,7 @@ class Party(ShareMachine):
         material = {
             drawn.name: self._draw(self._seed, number, drawn.name, drawn.shape)
             for drawn in operation.drawn
-            if drawn.held_by(self.place)
+            if drawn.held_by(self.place) and not drawn.common
         }
         for name, shape in operation.dealt.items():
             if self._receivers[number] == self.place:
@@ -292,11 +292,7 @@ class Counter(ShareMachine):
         return within
 
     async def _round(self, numbered: Sequence[tuple[int, Operation[Any]]]) -> list[Any]:
-        shown = [each for _, operation in numbered for each in operation.shown if self._opens]
-        if shown:
-            self.cost.rounds += 1
-        for place, sent in bytes_sent(shown, self.parties).items():
-            self.cost.opened[place] += sent
+        self._count_openings(numbered)
         results = []
         for number, operation in numbered:
             dealt = BYTES * sum(map(operation.words, operation.dealt.values()))
@@ -305,6 +301,12 @@ class Counter(ShareMachine):
             opened = [np.zeros(each.shape, np.uint64) for each in operation.shown]
             results.append(operation.result(DEALER, opened, nothing))
         return results
+
+    def _count_openings(self, numbered: Sequence[tuple[int, Operation[Any]]]) -> None:
+        shown = [each for _, operation in numbered for each in operation.shown if self._opens]
+        self.cost.rounds += bool(shown)
+        for place, sent in bytes_sent(shown, self.parties).items():
+            self.cost.opened[place] += sent
 
 
 def bytes_sent(shown: Sequence[Opening], parties: int) -> Mapping[int, int]:

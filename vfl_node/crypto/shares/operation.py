@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from vfl_node.crypto.shares.ring import BITS, Ring
 
@@ -34,6 +34,7 @@ class Drawn:
         without: place of a party that has no share of it.
         owner: place of the party that knows it, if it is not shared.
         lasting: whether the operation's result has it at the dealer, for later products.
+        common: whether two parties know it, of a seed that both have: it hides nothing, and takes a share's pattern away.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Drawn:
     without: int | None = None
     owner: int | None = None
     lasting: bool = False
+    common: bool = False
 
     def held_by(self, place: int) -> bool:
         """Whether a party draws a share of it."""
@@ -76,6 +78,13 @@ class Opening:
         return prod(self.shape) * self.bytes
 
 
+class Pairing(Protocol):
+    """Random values that depend on others, which two parties make together before they are used.
+
+    It says of shapes alone what is made, so that both parties, and who counts, agree on it.
+    """
+
+
 @dataclass(frozen=True)
 class Operation(Generic[R]):
     """One operation.
@@ -93,6 +102,7 @@ class Operation(Generic[R]):
         dealt_bits: of a number that is dealt: only so many low ones count and are sent, 64 or 32.
         whole: names of what is dealt to that party alone: no other has a share of it.
         binary: whether shares of what is drawn and dealt are added without carries (XOR).
+        paired: what two parties make ahead without a dealer; None: nothing.
     """
 
     result: Callable[[int, Sequence[Ring], Material], R]
@@ -105,6 +115,7 @@ class Operation(Generic[R]):
     dealt_bits: int = BITS
     whole: frozenset[str] = frozenset()
     binary: bool = False
+    paired: Pairing | None = None
 
     def words(self, shape: Shape) -> int:
         """How many words on the wire what is dealt with this shape takes."""

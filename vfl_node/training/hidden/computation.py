@@ -21,10 +21,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from vfl_node.crypto.shares.kits import DEALT, Kit
 from vfl_node.crypto.shares.machine import Counter, ShareMachine
 from vfl_node.crypto.shares.operations import known_product, mask_known, mask_value, reveal
 from vfl_node.crypto.shares.ring import BYTES, FRACTION, WEIGHT_FRACTION, Ring, decode
@@ -33,6 +35,7 @@ from vfl_node.process import failpoints
 from vfl_node.training.hidden.bound import row_norm
 from vfl_node.training.hidden.config import Hidden
 from vfl_node.training.hidden.descent import Descent
+from vfl_node.training.hidden.layout import BlockLayout
 from vfl_node.training.hidden.memory import CANDIDATES, ROWS_AT_ONCE
 from vfl_node.training.hidden.network import MANTISSA_BITS, Form, SharedModel, scores, step
 from vfl_node.training.hidden.rates import Rates
@@ -64,6 +67,7 @@ class HiddenPlan:
         told: whether passive parties get the metrics, too.
         audits: whether some of what the dealer deals is checked.
         at_once: as :func:`~vfl_node.training.hidden.network.step`.
+        layout: of rows in blocks, where there is no dealer: ``training`` and ``testing`` are positions in it.
     """
 
     form: Form
@@ -82,6 +86,7 @@ class HiddenPlan:
     told: bool = False
     audits: bool = False
     at_once: int = ROWS_AT_ONCE
+    layout: BlockLayout | None = None
 
     @property
     def epochs(self) -> int:
@@ -90,11 +95,18 @@ class HiddenPlan:
 
     def batches(self, epoch: int) -> list[Positions]:
         """Those of an epoch, all of one size; the rows left over wait for the next. With noise there is one, of all rows."""
+        if self.layout:
+            return self.layout.batches(self.schedule, epoch, self.batch_rows)
         if self.batch_rows == len(self.training):
             failpoints.reach("batches")
             return [self.training]
         batches = self.schedule.batches(0, epoch, self.training, self.batch_rows)
         return [batch for batch in batches if len(batch) == self.batch_rows]
+
+    @property
+    def length(self) -> int:
+        """How many rows there are in the order that is computed in."""
+        return len(self.layout) if self.layout else self.rows
 
     @property
     def records(self) -> float:
@@ -189,8 +201,30 @@ After = Callable[[int, WeightShares], Awaitable[None]]
 """What happens after an epoch, counted from 0."""
 
 
+@dataclass(frozen=True)
+class Held:
+    """What is there before the first step.
+
+    Attributes:
+        columns: of each party, as the kit has them.
+        owned: which rows all parties own, for a step.
+        measured: likewise, for measuring.
+    """
+
+    columns: Sequence[Any]
+    owned: Any
+    measured: Any
+
+
 async def compute(
-    machine: ShareMachine, plan: HiddenPlan, own: Own | None, start: WeightShares | None, first: int, after: After
+    machine: ShareMachine,
+    plan: HiddenPlan,
+    own: Own | None,
+    start: WeightShares | None,
+    first: int,
+    after: After,
+    kit: Kit = DEALT,
+    held: Held | None = None,
 ) -> HiddenOutcome:
     """The training.
 
@@ -201,8 +235,57 @@ async def compute(
         start: this party's shares before epoch ``first``; None at the dealer.
         first: epoch to begin with.
         after: called after each epoch.
+        kit: whose randomness it is.
+        held: what is there already; None: a dealer helps to make it.
     """
     form, place, rates = plan.form, machine.place, plan.rates
+    held = held or await _hold(machine, plan, own)
+    targets = own.targets if own else np.zeros((plan.length, form.outputs), np.uint64)
+
+    nothing = tuple(np.zeros(shape, np.uint64) for shape in form.shapes)
+    model = _model(form, start or WeightShares(nothing, nothing))
+    labels, noise = Shared(targets, 2 * FRACTION), (plan.descent.deviation, plan.at_once, kit)
+    for epoch in range(first, plan.epochs):
+        for number, batch in enumerate(plan.batches(epoch)):
+            machine.begin(block(epoch, number))
+            if plan.audits and await _check_section(machine, partial(_blank_step, plan, held.columns, batch)):
+                continue
+            model = await step(machine, model, held.columns, labels, held.owned, batch, rates, *noise)
+        await after(epoch, _parts(model))
+
+    machine.begin("measure")
+    tallies: list[OutputTally] = []
+    if len(plan.testing):
+        assert plan.metric_noise is not None
+        to = None if plan.told else 0
+        tested = targets[plan.testing].view(np.int64) >> np.int64(FRACTION if plan.metric_noise.numbers else 2 * FRACTION)
+        columns = [matrix[plan.testing] for matrix in held.columns]
+
+        async def score(rows: slice) -> Shared:
+            return await scores(machine, model, [matrix[rows] for matrix in columns], kit)
+
+        tallies = await tally(
+            machine,
+            score,
+            tested.view(np.uint64),
+            held.measured[plan.testing],
+            plan.metric_noise,
+            far_score=Hidden.far_scores[0],
+            bins=plan.bins,
+            threshold=plan.threshold,
+            to=to,
+            kit=kit,
+        )
+        if to not in (None, place):
+            tallies = []
+    machine.begin("reveal")
+    weights = tuple(await _reveal_weights(machine, model)) if plan.reveals else ()
+    return HiddenOutcome(_parts(model), weights, tuple(tallies))
+
+
+async def _hold(machine: ShareMachine, plan: HiddenPlan, own: Own | None) -> Held:
+    """Columns and ownership bits under masks, and w, the product of all bits."""
+    form, place = plan.form, machine.place
     machine.begin("columns")
     matrices = await machine.run(
         *(
@@ -219,46 +302,7 @@ async def compute(
     both = await _multiply_bits(machine, plan, bits, own.bits if own and place == 0 else np.zeros((plan.rows, 1), np.uint64))
     machine.begin("both")
     (opened,) = await machine.run(mask_value(both))
-    targets = own.targets if own else np.zeros((plan.rows, form.outputs), np.uint64)
-
-    nothing = tuple(np.zeros(shape, np.uint64) for shape in form.shapes)
-    model = _model(form, start or WeightShares(nothing, nothing))
-    labels, noise = Shared(targets, 2 * FRACTION), (plan.descent.deviation, plan.at_once)
-    for epoch in range(first, plan.epochs):
-        for number, batch in enumerate(plan.batches(epoch)):
-            machine.begin(block(epoch, number))
-            if plan.audits and await _check_section(machine, partial(_blank_step, plan, matrices, batch)):
-                continue
-            model = await step(machine, model, matrices, labels, both if plan.audits else opened, batch, rates, *noise)
-        await after(epoch, _parts(model))
-
-    machine.begin("measure")
-    tallies: list[OutputTally] = []
-    if len(plan.testing):
-        assert plan.metric_noise is not None
-        to = None if plan.told else 0
-        tested = targets[plan.testing].view(np.int64) >> np.int64(FRACTION if plan.metric_noise.numbers else 2 * FRACTION)
-        columns = [matrix[plan.testing] for matrix in matrices]
-
-        async def score(rows: slice) -> Shared:
-            return await scores(machine, model, [matrix[rows] for matrix in columns])
-
-        tallies = await tally(
-            machine,
-            score,
-            tested.view(np.uint64),
-            opened[plan.testing],
-            plan.metric_noise,
-            far_score=Hidden.far_scores[0],
-            bins=plan.bins,
-            threshold=plan.threshold,
-            to=to,
-        )
-        if to not in (None, place):
-            tallies = []
-    machine.begin("reveal")
-    weights = tuple(await _reveal_weights(machine, model)) if plan.reveals else ()
-    return HiddenOutcome(_parts(model), weights, tuple(tallies))
+    return Held(matrices, both if plan.audits else opened, opened)
 
 
 async def _multiply_bits(machine: ShareMachine, plan: HiddenPlan, bits: Sequence[KnownToOne], first: Ring) -> Shared:

@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from vfl_node.gdp import MOST_EPSILON
 from vfl_node.job.names import ColumnTransform, LinearScaling
-from vfl_node.job.training import ALWAYS, TrainerParts, TrainingJob, Traits
+from vfl_node.job.training import TrainerParts, TrainingJob, Traits
 from vfl_node.settings.limits import UnboundedModel
 from vfl_node.training.shares import spending
 from vfl_node.training.shares.config import SharesConfig
@@ -39,7 +39,7 @@ class Hidden(SharesConfig):
     traits: ClassVar[Traits] = Traits(
         tasks=("classification", "regression"),
         max_passive_parties=8,
-        coordinated_by=ALWAYS,
+        coordinated_by="randomness: coordinator",
         on_device=False,
         unmetered="nothing of a row is sent in the open; what is opened at the end has a stated cost (training.hidden.privacy)",
         opens_rows=False,
@@ -59,7 +59,7 @@ class Hidden(SharesConfig):
         le=MOST_EPSILON,
         allow_inf_nan=False,
         description="ε of the model, with a δ of 10⁻⁶: how well all that is opened tells whether one record is shared, or its "
-        "label. The coordinator deals noise in shares. null: no noise and no bound, where each owner allows it",
+        "label. Noise is added in shares. null: no noise and no bound, where each owner allows it",
     )
     columns: Literal["plain", "bins"] = Field(
         default="plain",
@@ -110,6 +110,11 @@ class Hidden(SharesConfig):
         description="which part of the rows all parties own, about, where not everybody knows it from the alignment",
     )
     bins: Literal[256, 1024] = Field(default=256, description="of the histogram; more are exacter where scores hardly vary")
+    randomness: Literal["coordinator", "parties"] = Field(
+        default="coordinator",
+        description="who makes what masks need: coordinator: a third party deals it; parties: the two data parties make it "
+        "themselves, and nobody else takes part (experimental)",
+    )
     reveal: Literal["owners", "none"] = Field(
         default="none",
         description="owners: each party gets the weights of its own columns, which costs no more ε; none: they stay in shares",
@@ -143,6 +148,12 @@ class Hidden(SharesConfig):
         return "exact" if self.epsilon is None else None
 
     @property
+    @override
+    def coordinated(self) -> bool:
+        """Unless the data parties make their randomness themselves."""
+        return self.randomness == "coordinator"
+
+    @property
     def form_loss(self) -> Loss:
         """What is descended."""
         if self.task == "classification":
@@ -172,6 +183,8 @@ class Hidden(SharesConfig):
             raise ValueError("target_range is for task: regression: two numbers, [low, high], the second one larger")
         if self.epsilon is not None:
             self._check_bound()
+        if not self.coordinated:
+            self._check_parties()
         if self.transform == "woe" and self.columns == "bins":
             raise ValueError(
                 "columns: bins cuts numbers into levels, which transform: woe has done before: leave one of them out"
@@ -196,6 +209,16 @@ class Hidden(SharesConfig):
                 "learning_rate, too, which public rules set; or say epsilon: null"
             )
 
+    def _check_parties(self) -> None:
+        """What two parties cannot do without a dealer. Raises ValueError."""
+        if self.layers:
+            raise ValueError(
+                "randomness: parties trains logistic and linear regression: leave layers out (columns: bins follows curves), or "
+                "say randomness: coordinator"
+            )
+        if self.dealer_audit:
+            raise ValueError("dealer_audit checks a coordinator, and with randomness: parties there is none: leave it out")
+
     def check_export(self) -> None:
         """As the base: weights that stay in shares are in no half."""
         super().check_export()
@@ -208,6 +231,11 @@ class Hidden(SharesConfig):
     def check(self, job: TrainingJob) -> None:
         """As the base, and audits are for two data parties."""
         super().check(job)
+        if not self.coordinated and len(job.parties.passive) > 1:
+            raise ValueError(
+                "train.randomness: parties is for one passive party: with several, name a coordinator and say randomness: "
+                "coordinator"
+            )
         if self.dealer_audit and len(job.parties.passive) > 1:
             raise ValueError(
                 "train.dealer_audit must be 0 with several passive parties: a check takes masks that two parties show each "

@@ -45,7 +45,7 @@ class SharesConfig(TrainerConfig):
 
     @property
     def coordinated(self) -> bool:
-        """Always: the coordinator deals randomness."""
+        """Whether the coordinator deals randomness."""
         return True
 
     @property

@@ -1,0 +1,148 @@
+"""A histogram of secret scores of two parties, by ciphertexts of powers of x.
+
+Each party has a share of a row's score. The bin of the score is the sum of both shares' bins modulo the number of bins, or one
+less, by a coin with the right mean. The active party sends for each row a ciphertext of a·x^(its bin), the other one multiplies
+by p·x^(its own), where a and p are the bits of who owns the row; all rows are summed up, and the exponents of x add up ::
+
+    Σ_i a_i·p_i·x^(u_i + v_i)           as shares; a bin and its fold one period above are added
+
+With labels the active party adds two periods to the exponents of rows with label 1.
+
+**What is beyond.** The fine range is ±16; a score beyond it falls into a wrong bin. So coarser ranges, up to the whole ring,
+count how many rows are in none of their inner bins. Whoever reads the sums so knows whether the fine bins are right. Such a row
+counts as an eighth in each of the eight ranges that it is beyond, and in those that it falls into at a wrong place.
+
+Source: ours.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+
+from vfl_node.crypto.lattice.keys import PublicKey, SecretKey
+from vfl_node.crypto.lattice.monomials import Tally, encrypt_monomials, open_tally
+from vfl_node.crypto.lattice.parameters import N
+from vfl_node.crypto.lattice.sizes import monomial_ciphertexts, monomials_bytes, tally_bytes
+from vfl_node.crypto.randomness import Randomness
+from vfl_node.crypto.shares.kits import Counted
+from vfl_node.crypto.shares.machine import ShareMachine
+from vfl_node.crypto.shares.operation import DEALER
+from vfl_node.crypto.shares.paired.tools import PairTools, hand_over, nothing, reading
+from vfl_node.crypto.shares.ring import BITS, Ring
+from vfl_node.crypto.shares.rounds import Computation, run_beside
+from vfl_node.crypto.shares.tallies import SCORE_FRACTION, Level
+from vfl_node.crypto.shares.values import Shared
+
+FINE_BITS = 5
+"""The fine range is ±2⁴."""
+
+_COARSE, _RANGES = 16, 8
+
+ROWS_AT_ONCE = 512
+"""Rows of which ciphertexts are sent at a time: 10 MB with 256 bins and labels."""
+
+
+def fine(bins: int) -> Level:
+    """The bins that are kept."""
+    return Level(FINE_BITS, bins)
+
+
+def coarse() -> list[Level]:
+    """Ranges of which only what is beyond counts, the widest first.
+
+    A row whose score is twice as far off as the innermost bins counts as beyond surely, and that is half of the next range. The
+    last one counts from ±12 on by a coin, and from ±16 on surely.
+    """
+    ranges = range(BITS - SCORE_FRACTION, FINE_BITS + 1, -2)
+    return [*(Level(bits, _COARSE, inner=2.0**bits / _COARSE) for bits in ranges), Level(FINE_BITS + 1, _COARSE, inner=12.0)]
+
+
+async def count(
+    machine: ShareMachine,
+    tools: PairTools | None,
+    scores: Shared,
+    labels: Ring | None,
+    own: Ring | None,
+    bins: int,
+) -> Counted:
+    """As :meth:`vfl_node.crypto.shares.kits.Kit.count`, of :data:`ROWS_AT_ONCE` rows or so. Two rounds.
+
+    Args:
+        machine: of whoever runs it.
+        tools: of a party; None where nobody computes.
+        scores: [n, K].
+        labels: as there.
+        own: uint64[n], 1 where this party owns the row; None where nobody computes.
+        bins: of the fine range.
+    """
+    levels, outputs, found, beyond = coarse(), range(scores.shape[1]), [], []
+
+    def job(output: int, level: Level, said: Ring | None) -> Computation:
+        return partial(_count, tools=tools, scores=scores[:, output], labels=said, own=own, level=level)
+
+    jobs = []
+    for output in outputs:
+        jobs.append(job(output, fine(bins), None if labels is None else labels[:, output]))
+        jobs += [job(output, level, None) for level in levels]
+    made = await run_beside(machine, *jobs)
+    for histogram, *counts in (made[first : first + 1 + len(levels)] for first in range(0, len(made), 1 + len(levels))):
+        found.append(Shared(histogram, 0))
+        outside = [each[level.outer].sum(dtype=np.uint64) for each, level in zip(counts, levels, strict=True)]
+        beyond.append(np.sum(outside, dtype=np.uint64))
+    return Counted(tuple(found), Shared(np.array(beyond, np.uint64), _RANGES.bit_length() - 1))
+
+
+async def _count(
+    machine: ShareMachine,
+    tools: PairTools | None,
+    scores: Shared,
+    labels: Ring | None,
+    own: Ring | None,
+    level: Level,
+) -> Ring:
+    """A party's share of the histogram, uint64[bins, labels], in the order of the level's bins."""
+    (rows,), bins, split = scores.shape, level.bins, 1 if labels is None else 2
+    stride = 2 * bins * split
+    exponents = _bins(scores, level)
+    count, each = monomial_ciphertexts(rows, stride), monomials_bytes()
+    made: dict[str, Ring] = {}
+
+    def encrypt(randomness: Randomness) -> bytes:
+        assert tools is not None
+        assert own is not None
+        assert isinstance(tools.counts, SecretKey)
+        places = exponents if labels is None else exponents + np.uint64(2 * bins) * labels
+        return b"".join(encrypt_monomials(tools.counts, places.view(np.int64), own, stride, randomness))
+
+    def answer(randomness: Randomness) -> bytes:
+        assert tools is not None
+        assert own is not None
+        assert isinstance(tools.counts, PublicKey)
+        total, per = Tally(tools.counts, stride), N // stride
+        with reading("ciphertexts of scores"):
+            for at in range(count):
+                part, of = slice(at * per, (at + 1) * per), slice(at * each, (at + 1) * each)
+                total.add(sent[of], exponents[part].view(np.int64), own[part])
+        message, made["share"] = total.answer(randomness)
+        return message
+
+    (sent,) = await machine.run(hand_over(0, count * each, encrypt))
+    (back,) = await machine.run(hand_over(1, tally_bytes(stride), answer))
+    if machine.place == DEALER:
+        return nothing((bins, split))
+    if machine.place == 0:
+        assert tools is not None
+        assert isinstance(tools.counts, SecretKey)
+        with reading("answers"):
+            made["share"] = open_tally(tools.counts, back, stride)
+    folded = made["share"].reshape(split, 2, bins).sum(axis=1, dtype=np.uint64)
+    return np.roll(folded, bins // 2, axis=1).T  # numbers from half of the range below 0 on
+
+
+def _bins(scores: Shared, level: Level) -> Ring:
+    """The bin of a share, uint64[n]."""
+    bits = scores.fraction + level.range_bits
+    cut = np.uint64(bits - level.bins.bit_length() + 1)
+    return (scores.part & np.uint64((1 << bits) - 1)) >> cut

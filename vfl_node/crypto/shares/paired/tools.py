@@ -1,0 +1,240 @@
+"""What two parties make pairings with: keys of both, made once, and each one's columns as ciphertexts at the other.
+
+::
+
+    keys      public keys of both, and the base transfers in both directions         two messages each way
+    columns   each party's columns, block by block, under its own key                25 bytes a number
+
+Source: ours, from known parts; what is sent and why it tells nothing stands in :mod:`vfl_node.crypto.lattice` and
+:mod:`vfl_node.crypto.transfer`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vfl_node.crypto.lattice import parameters, sizes
+from vfl_node.crypto.lattice.keys import PublicKey, SecretKey
+from vfl_node.crypto.lattice.products import EncryptedBlock, encrypt_block
+from vfl_node.crypto.lattice.ring import LINEAR, MONOMIALS, SLOTS
+from vfl_node.crypto.lattice.sizes import Tiles
+from vfl_node.crypto.randomness import Randomness
+from vfl_node.crypto.shares.machine import ShareMachine
+from vfl_node.crypto.shares.operation import DEALER, Drawn, Material, Opening, Operation, Shape
+from vfl_node.crypto.shares.ring import BYTES, Ring
+from vfl_node.crypto.transfer.base import BaseReceiver, BaseSender
+from vfl_node.crypto.transfer.extension import RandomReceiver, RandomSender
+from vfl_node.crypto.transfer.sizes import ANNOUNCEMENT_BYTES, ANSWER_BYTES
+from vfl_node.errors import ProtocolError
+
+SEED_WORDS = 4
+"""Words of a seed that is drawn."""
+
+
+@dataclass(frozen=True, eq=False)
+class PairTools:
+    """What one party makes pairings with.
+
+    Attributes:
+        receiver, sender: of random transfers, in both directions.
+        key, their_key: this party's key for its columns, and the other's public one.
+        slots, counts: keys of the active party for inner products and histograms: its own there, public ones at the other.
+        blocks: owner → the columns of the other party, block by block; empty at that owner.
+    """
+
+    receiver: RandomReceiver
+    sender: RandomSender
+    key: SecretKey
+    their_key: PublicKey
+    slots: SecretKey | PublicKey
+    counts: SecretKey | PublicKey
+    blocks: dict[int, list[EncryptedBlock]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class BlockMatrix:
+    """A matrix that one party knows, and the other has as ciphertexts of blocks of rows.
+
+    Attributes:
+        owner: place of the party that knows it.
+        part: uint64[n, d], or transposed, at its owner; None elsewhere.
+        fraction: fractional bits.
+        tiles: how all of it is cut.
+        blocks: which blocks these are, in their order.
+        is_transposed: whether it is.
+    """
+
+    owner: int
+    part: Ring | None
+    fraction: int
+    tiles: Tiles
+    blocks: tuple[int, ...]
+    is_transposed: bool = False
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Of the matrix."""
+        rows, columns = len(self.blocks) * self.tiles.tile_rows, self.tiles.columns
+        return (columns, rows) if self.is_transposed else (rows, columns)
+
+    @property
+    def transposed(self) -> BlockMatrix:
+        """Transposed."""
+        part = None if self.part is None else self.part.T
+        return replace(self, part=part, is_transposed=not self.is_transposed)
+
+    def __getitem__(self, index: slice | NDArray[np.int64]) -> BlockMatrix:
+        """Whole blocks of rows. Raises ValueError: others are meant."""
+        rows, size = np.arange(self.shape[0])[index], self.tiles.tile_rows
+        numbers = rows[::size] // size
+        if not np.array_equal(rows, (numbers[:, None] * size + np.arange(size)).ravel()):
+            raise ValueError("rows that are no whole blocks")
+        part = None if self.part is None else self.part[index]
+        return replace(self, part=part, blocks=tuple(self.blocks[number] for number in numbers))
+
+
+def nothing(shape: Shape) -> Ring:
+    """Zeros that take no memory, and are not written to."""
+    return np.broadcast_to(np.uint64(0), shape)
+
+
+def hand_over(sender: int, size: int, make: Callable[[Randomness], bytes]) -> Operation[bytes]:
+    """Bytes that one party sends to the other: empty at the sender.
+
+    Args:
+        sender: its place.
+        size: how many bytes, public.
+        make: called at the sender once, with random numbers of this place alone.
+    """
+    shape = (-(-size // BYTES),)
+
+    def shares(place: int, material: Material) -> Sequence[Ring]:
+        if place != sender:
+            return (nothing(shape),)
+        data = make(Randomness(material["seed"].astype("<u8").tobytes()))
+        if len(data) != size:
+            raise ValueError(f"{len(data)} bytes where {size} were said")
+        return (np.frombuffer(data.ljust(shape[0] * BYTES, b"\0"), "<u8").astype(np.uint64, copy=False),)
+
+    def result(place: int, opened: Sequence[Ring], material: Material) -> bytes:
+        return b"" if place in (DEALER, sender) else opened[0].astype("<u8", copy=False).tobytes()[:size]
+
+    return Operation(
+        result,
+        drawn=(Drawn("seed", (SEED_WORDS,), owner=sender),),
+        shown=(Opening(shape, to=1 - sender, by=sender),),
+        shares=shares,
+    )
+
+
+@contextmanager
+def reading(what: str) -> Iterator[None]:
+    """Where bytes of the other party are read. Raises ProtocolError: they are no such thing (``E_COUNT``)."""
+    try:
+        yield
+    except ValueError as error:
+        raise ProtocolError(
+            f"the other data party sent {what} that cannot be read: {error}",
+            code="E_COUNT",
+            hint="ask its owner whether it runs another version, and submit the job again",
+        ) from None
+
+
+async def swap_keys(machine: ShareMachine, secret: Randomness | None) -> PairTools | None:
+    """Keys of both parties. Two rounds.
+
+    Args:
+        machine: of a party, or of who counts.
+        secret: of this party, the same in every attempt; None where there is none.
+
+    Raises:
+        ProtocolError: what the other party sent is no key (``E_COUNT``).
+    """
+    place, secret = machine.place, secret or Randomness(bytes(32))
+    key = SecretKey(LINEAR, secret.derive("columns")) if place != DEALER else None
+    own = {name: SecretKey(ring, secret.derive(name)) for name, ring in _ACTIVE.items()} if place == 0 else {}
+    base_sender, base_receiver = BaseSender(secret), BaseReceiver(secret)
+
+    def send(sender: int, size: int, data: Callable[[], bytes]) -> Operation[bytes]:
+        return hand_over(sender, size, lambda randomness: data())
+
+    def public(of: SecretKey | None) -> bytes:
+        assert of is not None
+        return of.public.to_bytes()
+
+    size = sizes.public_key_bytes(parameters.LINEAR)
+    came = await machine.run(
+        *(send(sender, size, lambda: public(key)) for sender in (0, 1)),
+        *(send(sender, ANNOUNCEMENT_BYTES, lambda: base_sender.announcement) for sender in (0, 1)),
+        *(send(0, sizes.public_key_bytes(ring.parameters), partial(public, own.get(name))) for name, ring in _ACTIVE.items()),
+    )
+    if place == DEALER:
+        await machine.run(*(send(sender, ANSWER_BYTES, bytes) for sender in (0, 1)))
+        return None
+    other, of_active = 1 - place, came[4:]
+    with reading("keys"):
+        answer, chosen = base_receiver.answer(came[2 + other])
+        theirs = PublicKey.from_bytes(LINEAR, came[other])
+        keys = own or {
+            name: PublicKey.from_bytes(ring, data) for (name, ring), data in zip(_ACTIVE.items(), of_active, strict=True)
+        }
+    answers = await machine.run(*(send(sender, ANSWER_BYTES, lambda: answer) for sender in (0, 1)))
+    with reading("base transfers"):
+        pairs = base_sender.pairs(answers[other])
+    assert key is not None
+    return PairTools(RandomReceiver(pairs), RandomSender(chosen), key, theirs, keys["slots"], keys["counts"])
+
+
+async def swap_columns(
+    machine: ShareMachine,
+    tools: PairTools | None,
+    own: Ring | None,
+    rows: int,
+    widths: Sequence[int],
+    tile_rows: int,
+    fraction: int,
+) -> list[BlockMatrix]:
+    """Each party's columns, for the other one as ciphertexts. A round for each block of rows.
+
+    Args:
+        machine: of a party, or of who counts.
+        tools: of the party, which get the other's columns; None where nobody computes.
+        own: uint64[rows, d] of this party; None likewise.
+        rows: a multiple of ``tile_rows``.
+        widths: columns of both parties.
+        tile_rows: rows of a block.
+        fraction: fractional bits.
+
+    Raises:
+        ProtocolError: what the other party sent are no ciphertexts (``E_COUNT``).
+    """
+    count, place = rows // tile_rows, machine.place
+    tiles = [Tiles(rows, width, tile_rows) for width in widths]
+    received: list[EncryptedBlock] = []
+
+    def encrypt(block: int, randomness: Randomness) -> bytes:
+        assert tools is not None
+        assert own is not None
+        return encrypt_block(tools.key, tiles[place], own[block * tile_rows : (block + 1) * tile_rows], randomness)
+
+    for block in range(count):
+        came = await machine.run(
+            *(hand_over(owner, sizes.block_bytes(of), partial(encrypt, block)) for owner, of in enumerate(tiles))
+        )
+        if tools is not None:
+            with reading("columns"):
+                received.append(EncryptedBlock.from_bytes(LINEAR, came[1 - place], tiles[1 - place]))
+    if tools is not None:
+        tools.blocks[1 - place] = received
+    return [
+        BlockMatrix(owner, own if owner == place else None, fraction, of, tuple(range(count))) for owner, of in enumerate(tiles)
+    ]
+
+
+_ACTIVE = {"slots": SLOTS, "counts": MONOMIALS}
