@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.crypto.lattice.variants import compiled, key, numbers, randomness, variants
-from vfl_node.crypto.lattice.monomials import Tally, encrypt_monomials, open_tally
+from vfl_node.crypto.lattice.monomials import MonomialTally, encrypt_monomials, open_tally
 from vfl_node.crypto.lattice.sizes import monomial_ciphertexts, monomials_bytes, tally_bytes
 
 pytestmark = compiled
@@ -22,7 +22,7 @@ def test_tallies_are_exact(variant: str, rows: int, stride: int) -> None:
     u = np.minimum(u, stride - 1)
     a, p = numbers(1, rows), numbers(2, rows, below=3) - np.uint64(1)
     p[-1] = 1 << 16
-    tally = Tally(owner.public, stride)
+    tally = MonomialTally(owner.public, stride)
     sent = list(encrypt_monomials(owner, u, a, stride, randomness("rows")))
     assert {len(data) for data in sent} == {monomials_bytes()}
     assert len(sent) == monomial_ciphertexts(rows, stride)
@@ -39,7 +39,7 @@ def test_tallies_are_exact(variant: str, rows: int, stride: int) -> None:
 def test_what_is_malformed_is_refused() -> None:
     owner, places, ones = key("monomials"), np.arange(8), np.ones(8, np.uint64)
     (data,) = encrypt_monomials(owner, places, ones, 1024, randomness("rows"))
-    tally = Tally(owner.public, 1024)
+    tally = MonomialTally(owner.public, 1024)
     for wrong in (data[:-1], data + b"\0", data[:-25] + b"\xff" * 25):
         with pytest.raises(ValueError, match=r"bytes|prime"):
             tally.add(wrong, places, ones)

@@ -7,7 +7,7 @@ import pytest
 
 from tests.crypto.lattice.variants import compiled, key, numbers, randomness, ring, variants
 from vfl_node.crypto.lattice import products, tiles
-from vfl_node.crypto.lattice.keys import PublicKey, SecretKey
+from vfl_node.crypto.lattice.keys import PublicRingKey, SecretKey
 from vfl_node.crypto.lattice.products import EncryptedBlock
 from vfl_node.crypto.lattice.ring import Ring, Words
 from vfl_node.crypto.lattice.sizes import Tiles, block_bytes, forward_bytes, transposed_bytes
@@ -113,7 +113,7 @@ def test_what_is_malformed_is_refused() -> None:
     public = owner.public.to_bytes()
     for broken_key in (public[:-1], public + b"\0", public[:-25] + b"\xff" * 25):
         with pytest.raises(ValueError, match=r"bytes|prime"):
-            PublicKey.from_bytes(other, broken_key)
+            PublicRingKey.from_bytes(other, broken_key)
     with pytest.raises(ValueError, match="block"):
         products.encrypt_block(owner, of, numbers(1, 65, 15), randomness("block"))
     for rows, columns, high in ((0, 1, 1), (1, 0, 1), (1, 1, 0), (1, 1, 8193)):

@@ -43,7 +43,7 @@ def names() -> list[str]:
     return [kernel.name for kernel in _available()]
 
 
-def for_lattices() -> tuple[ModuleType, str]:
+def lattice_kernel() -> tuple[ModuleType, str]:
     """The compiled module, and the ending of its functions on polynomials: ``ifma`` or ``portable``.
 
     Those are always compiled code: no library has them. ``VFL_KERNEL`` chooses ``portable`` with any name but ``ifma``.

@@ -26,7 +26,7 @@ class SecretKey:
         self.transformed = ring.ternary(randomness.derive("secret key"))
         seed = randomness.derive("public seed").bytes(SEED_BYTES)
         a = spread(ring, seed, [0])
-        self.public = PublicKey(ring, seed, ring.encrypt(self.transformed, a, None, randomness.derive("public error"))[0])
+        self.public = PublicRingKey(ring, seed, ring.encrypt(self.transformed, a, None, randomness.derive("public error"))[0])
 
     def __repr__(self) -> str:
         return f"SecretKey({self.ring.parameters.name})"
@@ -35,7 +35,7 @@ class SecretKey:
         raise TypeError("a secret key is not serialised")
 
 
-class PublicKey:
+class PublicRingKey:
     """An encryption of 0, whose second part is of a public seed."""
 
     def __init__(self, ring: Ring, seed: bytes, b: Words) -> None:
@@ -51,7 +51,7 @@ class PublicKey:
         return self._seed + self.ring.pack(self._b)
 
     @classmethod
-    def from_bytes(cls, ring: Ring, data: bytes) -> PublicKey:
+    def from_bytes(cls, ring: Ring, data: bytes) -> PublicRingKey:
         """The reverse. Raises ValueError: a wrong length, or a residue that is not below its prime."""
         ciphertexts = Ciphertexts(ring, data, 1)
         b = ring.empty()

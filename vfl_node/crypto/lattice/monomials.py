@@ -16,7 +16,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from vfl_node.crypto.lattice.keys import Ciphertexts, PublicKey, SecretKey, encrypt
+from vfl_node.crypto.lattice.keys import Ciphertexts, PublicRingKey, SecretKey, encrypt
 from vfl_node.crypto.lattice.parameters import N
 from vfl_node.crypto.lattice.ring import Words
 from vfl_node.crypto.randomness import Randomness
@@ -42,7 +42,7 @@ def encrypt_monomials(key: SecretKey, places: Places, numbers: Words, stride: in
         yield encrypt(key, marked[at * per : (at + 1) * per].reshape(1, N), randomness.derive(f"monomials {at}"))
 
 
-class Tally:
+class MonomialTally:
     """The evaluator's sum over all rows.
 
     Args:
@@ -50,7 +50,7 @@ class Tally:
         stride: as the owner's.
     """
 
-    def __init__(self, public: PublicKey, stride: int) -> None:
+    def __init__(self, public: PublicRingKey, stride: int) -> None:
         self._public, self._stride = public, stride
         self._sums = public.ring.zeros(2)
 

@@ -44,7 +44,7 @@ SLOT_PRIME = 1099510054913
 """The largest prime below 2^40 that is 1 modulo 2^19."""
 
 ERROR_VARIANCE = 10.5
-"""Of a ciphertext's error: the centred binomial distribution of 2·21 bits, of standard deviation 3.24."""
+"""Variance of a ciphertext's error: the centred binomial distribution of 2·21 bits, of standard deviation 3.24."""
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from vfl_node.crypto.lattice.keys import Ciphertexts, PublicKey, SecretKey, encrypt
+from vfl_node.crypto.lattice.keys import Ciphertexts, PublicRingKey, SecretKey, encrypt
 from vfl_node.crypto.lattice.parameters import N
 from vfl_node.crypto.lattice.ring import Ring, Words
 from vfl_node.crypto.lattice.sizes import Tiles, forward_bytes, transposed_bytes
@@ -73,7 +73,7 @@ class EncryptedBlock:
 
 
 def multiply(
-    public: PublicKey, blocks: Sequence[EncryptedBlock], b: Words, randomness: Randomness
+    public: PublicRingKey, blocks: Sequence[EncryptedBlock], b: Words, randomness: Randomness
 ) -> tuple[list[bytes], Words]:
     """X·b of some blocks of X.
 
@@ -110,11 +110,11 @@ def multiply(
             parts.append(ring.answer(sums, public.parts, mask, tiles.tile_columns, stream))
             shares.append(mask)
         answers.append(b"".join(parts))
-    return answers, _by_columns(shares, count)
+    return answers, _columns_of(shares, count)
 
 
 def multiply_transposed(
-    public: PublicKey, blocks: Sequence[EncryptedBlock], b: Words, randomness: Randomness
+    public: PublicRingKey, blocks: Sequence[EncryptedBlock], b: Words, randomness: Randomness
 ) -> tuple[list[bytes], Words]:
     """Xᵀ·b of some blocks of X.
 
@@ -160,7 +160,7 @@ def multiply_transposed(
             parts.append(ring.answer(sums[tile, column], public.parts, mask, 1, stream))
             shares.append(mask)
         answers.append(b"".join(parts))
-    return answers, _by_columns(shares, count)
+    return answers, _columns_of(shares, count)
 
 
 def open_forward(key: SecretKey, tiles: Tiles, answers: Sequence[bytes], rows: int, count: int = 1) -> Words:
@@ -200,10 +200,10 @@ def _opened(key: SecretKey, answers: Sequence[bytes], useful: Sequence[int], cou
         if len(view) != count * size:
             raise ValueError(f"an answer of {len(view)} bytes, not {count} of {size}")
         opened += [ring.open(key.transformed, view[at * size : (at + 1) * size], step, each) for at in range(count)]
-    return _by_columns(opened, count)
+    return _columns_of(opened, count)
 
 
-def _by_columns(parts: Sequence[Words], count: int) -> Words:
+def _columns_of(parts: Sequence[Words], count: int) -> Words:
     """Parts in the order of places and, in each, of columns, as one array [places, count]."""
     return np.stack([np.concatenate(parts[column::count]) for column in range(count)], axis=1)
 

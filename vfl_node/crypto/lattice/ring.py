@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vfl_node.crypto.kernels import for_lattices
+from vfl_node.crypto.kernels import lattice_kernel
 from vfl_node.crypto.lattice import parameters as sets
 from vfl_node.crypto.lattice.parameters import N, Parameters
 from vfl_node.crypto.randomness import Randomness
@@ -28,7 +28,7 @@ class Ring:
 
     Args:
         parameters: the set.
-        variant: ``ifma`` or ``portable``; by default what :func:`~vfl_node.crypto.kernels.for_lattices` chooses.
+        variant: ``ifma`` or ``portable``; by default what :func:`~vfl_node.crypto.kernels.lattice_kernel` chooses.
 
     All methods that compute raise StateError (``E_DEVICE``): nothing was compiled when the package was installed.
     """
@@ -47,15 +47,16 @@ class Ring:
 
     @cached_property
     def _native(self) -> tuple[Any, Any, str]:
-        module, variant = for_lattices()
+        module, variant = lattice_kernel()
         return module.lib, module.ffi, self._variant or variant
 
     @cached_property
     def _tables(self) -> Any:
         lib, ffi, _ = self._native
-        of = self.parameters
-        primes = ffi.new("uint64_t[]", of.primes)
-        made = lib.vfl_ring_new(primes, len(of.primes), of.slot_prime, of.flood_bits, of.short_bits, of.long_bits)
+        chosen = self.parameters
+        primes = ffi.new("uint64_t[]", chosen.primes)
+        bits = chosen.flood_bits, chosen.short_bits, chosen.long_bits
+        made = lib.vfl_ring_new(primes, len(chosen.primes), chosen.slot_prime, *bits)
         if made == ffi.NULL:
             raise MemoryError("no memory for a ring's tables")
         return ffi.gc(made, lib.vfl_ring_free)
@@ -189,15 +190,15 @@ class Ring:
 
     def answer_with(self, sums: Words, key: Words, mask: Words, step: int, drawn: tuple[Words, Words, Words]) -> bytes:
         """:meth:`answer` with given words of u, of the error and of the flooding noise."""
-        ffi, of = self._native[1], self.parameters
+        ffi = self._native[1]
         u, errors, flood = drawn
         size, useful = self.primes * N, len(mask)
         if useful and (useful - 1) * step >= N:
             raise ValueError(f"{useful} coefficients, {step} from each other")
-        out = bytearray(of.answer_bytes(useful))
+        out = bytearray(self.parameters.answer_bytes(useful))
         place = self._pointer(sums, 2 * size, written=True)
         public = self._pointer(key, 2 * size)
-        words = useful * _FLOOD_ADDENDS * -(-of.flood_bits // 64)
+        words = useful * _FLOOD_ADDENDS * -(-self.parameters.flood_bits // 64)
         failed = self._call(
             "answer",
             ffi.from_buffer("uint8_t[]", out),

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from vfl_node.crypto.lattice.keys import Ciphertexts, PublicKey, SecretKey, encrypt
-from vfl_node.crypto.lattice.parameters import N, Parameters
+from vfl_node.crypto.lattice.keys import Ciphertexts, PublicRingKey, SecretKey, encrypt
+from vfl_node.crypto.lattice.parameters import N
 from vfl_node.crypto.lattice.ring import Words
 from vfl_node.crypto.lattice.sizes import SLOT_ROWS
 from vfl_node.crypto.randomness import Randomness
@@ -33,10 +33,10 @@ def encrypt_terms(key: SecretKey, a: Words, randomness: Randomness) -> bytes:
     Raises:
         ValueError: there are none, or one is not below t.
     """
-    return encrypt(key, key.ring.slots(_halves(a, key.ring.parameters)), randomness)
+    return encrypt(key, key.ring.slots(_halves(a, key.ring.parameters.t)), randomness)
 
 
-def answer_terms(public: PublicKey, data: bytes, b: Words, randomness: Randomness) -> tuple[bytes, Words]:
+def answer_terms(public: PublicRingKey, data: bytes, b: Words, randomness: Randomness) -> tuple[bytes, Words]:
     """P's answer to A's numbers, and P's share, uint64[rows] modulo t.
 
     Args:
@@ -51,22 +51,22 @@ def answer_terms(public: PublicKey, data: bytes, b: Words, randomness: Randomnes
     Raises:
         ValueError: one is not below t, or ``data`` is not of so many.
     """
-    ring, of = public.ring, public.ring.parameters
+    ring, t = public.ring, public.ring.parameters.t
     terms, rows = b.shape
     each, parts, size = (terms + 1) // 2, -(-rows // SLOT_ROWS), ring.primes * N
-    arranged = _halves(b, of)
+    arranged = _halves(b, t)
     ciphertexts = Ciphertexts(ring, data, parts * each)
     first, second = ring.empty(each), ring.empty(each)
     answers, share = [], []
     for part in range(parts):
         places = range(part * each, (part + 1) * each)
-        factors = ring.plain(_centred(ring.slots(arranged[places.start : places.stop]), of.t))
+        factors = ring.plain(_centred(ring.slots(arranged[places.start : places.stop]), t))
         sums, stream = ring.zeros(2), randomness.derive(f"slots {part}")
         ring.add_products(sums[0], ciphertexts.first_parts(places, first), factors, size, each)
         ring.add_products(sums[1], ciphertexts.second_parts(places, second), factors, size, each)
         mask = ring.masks(stream, N)
         answers.append(ring.answer(sums, public.parts, ring.slots(mask[None])[0], 1, stream))
-        share.append(_summed(mask, of.t))
+        share.append(_summed(mask, t))
     return b"".join(answers), np.concatenate(share)[:rows]
 
 
@@ -90,10 +90,10 @@ def multiply_modulo(x: Words, y: Words, t: int) -> Words:
     return (x * (y & low) % modulus + upper) % modulus
 
 
-def _halves(numbers: Words, parameters: Parameters) -> Words:
+def _halves(numbers: Words, t: int) -> Words:
     """[terms, rows] as slots, uint64[parts · K, N]."""
-    if numbers.ndim != 2 or not numbers.size or numbers.dtype != np.uint64 or bool((numbers >= np.uint64(parameters.t)).any()):
-        raise ValueError(f"numbers {numbers.dtype}{list(numbers.shape)}, which are to be below {parameters.t}")
+    if numbers.ndim != 2 or not numbers.size or numbers.dtype != np.uint64 or bool((numbers >= np.uint64(t)).any()):
+        raise ValueError(f"numbers {numbers.dtype}{list(numbers.shape)}, which are to be below {t}")
     terms, rows = numbers.shape
     each, parts = (terms + 1) // 2, -(-rows // SLOT_ROWS)
     full = np.zeros((2 * each, parts * SLOT_ROWS), np.uint64)
