@@ -1,4 +1,5 @@
 /* Which kernels this processor can run. */
+#if defined(__x86_64__)
 #include "kernels.h"
 
 int vfl_has_avx2(void) {
@@ -11,3 +12,4 @@ int vfl_has_ifma(void) {
     return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
            __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512ifma");
 }
+#endif

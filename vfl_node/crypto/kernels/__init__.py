@@ -15,7 +15,7 @@ file             what
 All kernels give the same bytes (``tests/crypto/test_kernels.py``). C stands in ``native/``.
 """
 
-from vfl_node.crypto.kernels.choice import find_kernel, kernel, names
+from vfl_node.crypto.kernels.choice import find_kernel, kernel, lattice_kernel, names
 from vfl_node.crypto.kernels.contract import Kernel
 
-__all__ = ["Kernel", "find_kernel", "kernel", "names"]
+__all__ = ["Kernel", "find_kernel", "kernel", "lattice_kernel", "names"]

@@ -11,7 +11,7 @@ from vfl_node.crypto.kernels.compiled import Avx2
 from vfl_node.crypto.kernels.contract import Kernel
 from vfl_node.crypto.kernels.ifma import Ifma
 from vfl_node.crypto.kernels.libraries import Libraries
-from vfl_node.errors import UsageError
+from vfl_node.errors import StateError, UsageError
 
 VARIABLE = "VFL_KERNEL"
 
@@ -43,15 +43,40 @@ def names() -> list[str]:
     return [kernel.name for kernel in _available()]
 
 
+def lattice_kernel() -> tuple[ModuleType, str]:
+    """The compiled module, and the ending of its functions on polynomials: ``ifma`` or ``portable``.
+
+    Those are always compiled code: no library has them. ``VFL_KERNEL`` chooses ``portable`` with any name but ``ifma``.
+
+    Raises:
+        StateError: nothing was compiled when the package was installed (``E_DEVICE``).
+        UsageError: as :func:`kernel`.
+    """
+    native = _native()
+    if native is None or not hasattr(native.lib, "vfl_ring_new"):
+        raise StateError(
+            "encryption with lattices needs the compiled kernels, which this installation lacks",
+            code="E_DEVICE",
+            hint="install a C compiler (gcc or clang), then install vfl-node again",
+        )
+    return native, "ifma" if kernel().name == "ifma" else "portable"
+
+
 def _available() -> list[Kernel]:
     """The quickest one first."""
     compiled: list[Kernel] = []
     if native := _native():
-        if native.lib.vfl_has_ifma():
+        if _has(native, "ifma"):
             compiled.append(Ifma(native))
-        if native.lib.vfl_has_avx2():
+        if _has(native, "avx2"):
             compiled.append(Avx2(native))
     return [*compiled, Libraries()]
+
+
+def _has(native: ModuleType, name: str) -> bool:
+    """Whether the processor runs it; where it is no x86-64, nothing of the kind was compiled."""
+    has = getattr(native.lib, f"vfl_has_{name}", None)
+    return has is not None and bool(has())
 
 
 def _native() -> ModuleType | None:
