@@ -219,13 +219,18 @@ class SharesAttempt:
         """The messages of one type."""
         return list(self._recorder.messages(kind, sender=sender, receiver=receiver))
 
+    @property
+    def coordinated(self) -> bool:
+        """Whether a coordinator deals the randomness."""
+        return {**self.small, **self.train}.get("randomness") != "parties"
+
     def job(self, over: World) -> Job:
         """The whole job, as a user would submit it."""
         active, *passive = over.data
         return Job.model_validate(
             {
                 "name": "shares",
-                "parties": {"active": active, "passive": passive, "coordinator": HUB},
+                "parties": {"active": active, "passive": passive, **({"coordinator": HUB} if self.coordinated else {})},
                 "align": over.align,
                 "train": {**self.small, **self.train},
                 "evaluate": self.evaluate,
@@ -263,9 +268,10 @@ class SharesAttempt:
         for name, (table, view) in over.data.items():
             run = self.trainer().run(sessions[name], TrainingData(view, table), self.state.checkpoints[name], self.resume_from)
             protocols.append((run, list(sessions[name].peers.values())))
-        self.coordination = self.trainer().coordination(sessions[HUB])
-        ends = sessions[HUB].peers.values()
-        protocols += [(ending_all(self.coordination.serve(channel), ends), [channel]) for channel in ends]
+        if self.coordinated:
+            self.coordination = self.trainer().coordination(sessions[HUB])
+            ends = sessions[HUB].peers.values()
+            protocols += [(ending_all(self.coordination.serve(channel), ends), [channel]) for channel in ends]
         return run_together(*protocols)
 
     def __call__(self, over: World) -> tuple[Trained, ...]:

@@ -32,7 +32,7 @@ from vfl_node.training.hidden.trainer import HiddenTrainer
 from vfl_node.training.own_columns import make_robust
 from vfl_node.training.targets import TargetScale
 from vfl_node.training.trainer import Trained
-from vfl_node.transport.generated.vfl.v1.shares_pb2 import DealingTerms
+from vfl_node.transport.generated.vfl.v1.shares_pb2 import DealingTerms, ShareContext
 
 CLIP = 5.0
 SMALL = {"epsilon": None, "epochs": 3, "batch_size": 24, "learning_rate": 0.5, "momentum": 0.9, "reveal": "owners"}
@@ -50,7 +50,14 @@ class Attempt(SharesAttempt):
 
     def plan(self, over: World) -> HiddenPlan:
         """Of the training that was run."""
-        return HiddenProgram(self.job(over)).plan(self.sent(DealingTerms)[0])
+        if self.coordinated:
+            return HiddenProgram(self.job(over)).plan(self.sent(DealingTerms)[0])
+        said = self.sent(ShareContext)[0]
+        drawn = [self.randomness(name).derive("toss").bytes(32) for name in over.data]
+        seed = hashlib.sha256(b"vfl-node toss seed" + b"".join(drawn)).digest()
+        sizes = {"batch_rows": said.batch_rows, "divisor": said.divisor}
+        terms = DealingTerms(rows=len(over), widths=said.widths, context=said.context, schedule=seed, **sizes)
+        return HiddenProgram(self.job(over)).plan(terms)
 
     def start(self, over: World) -> list[NDArray[np.float64]]:
         """First weights: the sum of what all parties draw."""
@@ -75,13 +82,21 @@ class Attempt(SharesAttempt):
         own = [
             batch[over.both[batch]]
             for epoch in range(plan.epochs)
-            for number, batch in enumerate(plan.batches(epoch))
+            for number, batch in enumerate(positions_of(plan, epoch))
             if not (coins and coins.shows(block(epoch, number)))
         ]
         first = self.start(over)
         of = plan.descent
         step = Step(of.rate / plan.divisor, of.momentum, of.rate * train.weight_decay)
         return descend(plan.form, first, x, y, own, step, **how)
+
+
+def positions_of(plan: HiddenPlan, epoch: int) -> list[NDArray[np.int64]]:
+    """Positions in the shared order of each batch."""
+    if plan.layout is None:
+        return plan.batches(epoch)
+    laid = [plan.layout.order[batch] for batch in plan.batches(epoch)]
+    return [order[order >= 0] for order in laid]
 
 
 def plain_rows(table: Table, train: Hidden, least: int) -> NDArray[np.float64]:

@@ -213,8 +213,8 @@ class Hidden(SharesConfig):
         """What two parties cannot do without a dealer. Raises ValueError."""
         if self.layers:
             raise ValueError(
-                "randomness: parties trains logistic and linear regression: leave layers out (columns: bins follows curves), or "
-                "say randomness: coordinator"
+                "randomness: parties trains logistic and linear regression: leave layers out (columns: bins follows curves), "
+                "or say randomness: coordinator"
             )
         if self.dealer_audit:
             raise ValueError("dealer_audit checks a coordinator, and with randomness: parties there is none: leave it out")

@@ -70,15 +70,30 @@ def learns(job: Job, numbers: HiddenNumbers) -> Mapping[str, tuple[Disclosure, .
             entries.append(Disclosure("metrics", numbers.counted, f"sums over {over}, each with noise: {sums_text(job)}"))
         if numbers.privacy:
             entries.append(Disclosure("privacy", numbers.rows, numbers.privacy))
+        if not train.coordinated:
+            entries.append(Disclosure("deviation", None, DEVIATION))
         learnt[name] = tuple(entries)
-    learnt[str(parties.coordinator)] = (
+    if train.coordinated:
+        learnt[str(parties.coordinator)] = _shapes(numbers.rows)
+    return learnt
+
+
+DEVIATION = (
+    "nothing more, if both parties follow the protocol. A party that does not, and sends a public key that is none or errors "
+    "larger than allowed, could read the other's masks: with what is opened these give scores and residuals of rows, and so "
+    "labels and who is shared. No check notices it yet. This way to train is experimental"
+)
+
+
+def _shapes(rows: int | None) -> tuple[Disclosure, ...]:
+    """What the coordinator learns."""
+    return (
         Disclosure(
             "shapes",
-            numbers.rows,
+            rows,
             "how many rows the shared order has, how many columns each party has, how rows are batched (which tells how many "
             "records are shared, where all data parties know it), how fast each party computes, and when one of them restarts. "
             "No other number that it gets depends on data; but it knows every mask, so with what one data party receives it "
             "knows everything",
         ),
     )
-    return learnt

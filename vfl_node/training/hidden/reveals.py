@@ -9,6 +9,8 @@ from vfl_node.ledger import Declaration
 from vfl_node.training.hidden.config import Hidden
 from vfl_node.training.shares.config import DEALER
 
+DEVIATING = "if it does not follow the protocol, and sends a key that is none or errors larger than allowed"
+
 
 def declare(job: Job) -> Iterator[Declaration]:
     """Each thing that a party may learn."""
@@ -25,5 +27,8 @@ def declare(job: Job) -> Iterator[Declaration]:
         if train.metrics_by == "histogram" and (name == parties.active or job.evaluate.share_with_passive):
             yield Declaration(name, "metrics", "sums over the records that are measured on, each with noise")
         yield Declaration(name, "privacy", f"nothing more: all that is opened is {bound}")
-    shapes = f"how many rows and columns there are, and how fast each party computes; it deals the randomness, {DEALER}"
-    yield Declaration(str(parties.coordinator), "shapes", shapes)
+        if not train.coordinated:
+            yield Declaration(name, "deviation", f"{DEVIATING}, it could read scores and residuals of {others}'s rows")
+    if train.coordinated:
+        shapes = f"how many rows and columns there are, and how fast each party computes; it deals the randomness, {DEALER}"
+        yield Declaration(str(parties.coordinator), "shapes", shapes)

@@ -5,8 +5,14 @@ from __future__ import annotations
 from pydantic import Field
 
 from vfl_node.training.section import Count, TrainerSection
+from vfl_node.training.shares.phases import PHASES, PhaseFigures
 from vfl_node.training.shares.privacy import Privacy
 from vfl_node.training.words import Code, Figure, Panel, ReportedTraining, Term, TrainingWords
+
+EXPERIMENTAL = (
+    "Training without a coordinator is experimental: no outside cryptographer has read it yet. It holds against a partner that "
+    "follows the protocol; one that sends malformed keys could read scores and residuals of rows."
+)
 
 LEAKS = "Training opened no number of a row; what it opened at the end, and to whom, stands below"
 
@@ -18,6 +24,13 @@ class HiddenSection(TrainerSection):
     bytes: Count | None = Field(default=None, description="masked shares that this party sent, without what frames add")
     dealer_bytes: Count | None = Field(
         default=None, description="corrections that this party got; at the coordinator, that it sent"
+    )
+    phases: dict[str, PhaseFigures] = Field(
+        default_factory=dict,
+        description="without a coordinator: setup, offline and online; online is what rounds and bytes are of; else empty",
+    )
+    most_ahead: Count | None = Field(
+        default=None, description="without a coordinator: the most bytes that were made ahead and not used yet"
     )
     batch_rows: Count | None = Field(default=None, description="shared rows of a batch")
     divisor: float | None = Field(default=None, description="how many of these all parties own, about")
@@ -32,6 +45,8 @@ class HiddenSection(TrainerSection):
         """Rounds and bytes."""
         if self.rounds is None:
             return TrainingWords(leaks=LEAKS)
+        if self.phases:
+            return self._paired_words()
         return TrainingWords(
             leaks=LEAKS,
             figures=(Figure(self.rounds, "rounds in shares"),),
@@ -45,6 +60,31 @@ class HiddenSection(TrainerSection):
                     Term("Sent, masked", ((self.bytes, " bytes"),)),
                     Term("From the dealer", ((self.dealer_bytes, " bytes"),)),
                     *([Term("Batches checked", ((self.audited,),))] if self.audited is not None else []),
+                    Term("Columns, encoded", tuple((f"{name}\u00a0", columns) for name, columns in self.columns.items())),
+                    *([Term("Columns left out", tuple((Code(name),) for name in self.dropped))] if self.dropped else []),
+                ),
+            ),
+        )
+
+    def _paired_words(self) -> TrainingWords:
+        """Of a training without a coordinator: its phases."""
+        each = [(name, self.phases[name]) for name in PHASES if name in self.phases]
+        phases = [
+            Term(name.capitalize(), ((f"{figures.seconds:.1f}", " s, "), (figures.bytes, " bytes sent")))
+            for name, figures in each
+        ]
+        return TrainingWords(
+            leaks=LEAKS,
+            figures=(Figure(self.rounds or 0, "rounds in shares"),),
+            remarks=(EXPERIMENTAL, *((self.privacy.text,) if self.privacy else ())),
+            panel=Panel(
+                "In shares, without a coordinator (experimental)",
+                "No value of a row was opened but under a mask of its own. Both data parties made all randomness: no "
+                "third party took part.",
+                (
+                    Term("Rounds", ((self.rounds or 0,),)),
+                    *phases,
+                    Term("Made ahead at most", ((self.most_ahead or 0, " bytes"),)),
                     Term("Columns, encoded", tuple((f"{name}\u00a0", columns) for name, columns in self.columns.items())),
                     *([Term("Columns left out", tuple((Code(name),) for name in self.dropped))] if self.dropped else []),
                 ),

@@ -6,17 +6,19 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from typing_extensions import override
 
 from vfl_node.crypto.shares.machine import Dealer
 from vfl_node.job import Job
 from vfl_node.ledger import Disclosure
-from vfl_node.training.hidden import memory
+from vfl_node.training.hidden import layout, memory
 from vfl_node.training.hidden.bound import worlds
 from vfl_node.training.hidden.computation import HiddenPlan, WeightShares, compute
 from vfl_node.training.hidden.config import Hidden
 from vfl_node.training.hidden.descent import Descent, descent_of, describe_noise
 from vfl_node.training.hidden.disclosures import HiddenNumbers, learns
+from vfl_node.training.hidden.layout import BlockLayout
 from vfl_node.training.hidden.network import Form
 from vfl_node.training.hidden.section import HiddenSection
 from vfl_node.training.schedule import Schedule
@@ -41,7 +43,10 @@ def batch_of(train: Hidden, rows: int, trained: int, shared: int | None) -> tupl
     if shared is not None:
         share = 1.0 if shared == rows else float(f"{max(shared / rows, 1e-6):.1e}")  # to two digits, as the dealer sees it
     batch = trained if train.epsilon is not None else min(trained, math.ceil(train.batch / share))
-    return batch, max(1.0, batch * share)
+    if train.coordinated or not trained:
+        return batch, max(1.0, batch * share)
+    whole = layout.batch_rows(batch, trained)
+    return whole, max(1.0, min(whole, trained) * share)
 
 
 class HiddenProgram(Program[HiddenPlan]):
@@ -64,6 +69,9 @@ class HiddenProgram(Program[HiddenPlan]):
         job, train = self.job, self._train
         schedule = Schedule(said.schedule, said.rows, train.seed, said.split or None)
         training, testing = schedule.split(0, job.evaluate.test_fraction)
+        blocks = None if train.coordinated else BlockLayout.make(schedule, training, testing, said.batch_rows)
+        if blocks:
+            training, testing = np.arange(blocks.trained), blocks.tested
         return HiddenPlan(
             form=Form(tuple(said.widths), train.layers, train.outputs, train.form_loss),
             rows=said.rows,
@@ -80,6 +88,7 @@ class HiddenProgram(Program[HiddenPlan]):
             reveals=train.reveal == "owners",
             metric_noise=MetricNoise.from_job(job),
             audits=train.dealer_audit > 0,
+            layout=blocks,
         )
 
     @override

@@ -20,6 +20,8 @@ from torch import Tensor
 
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.shares.audit import Coins
+from vfl_node.crypto.shares.machine import ShareMachine
+from vfl_node.crypto.shares.paired.kit import OwnBits, PairKit
 from vfl_node.metrics.numbers import PredictedNumbers
 from vfl_node.process import failpoints
 from vfl_node.progress import ResultDoubted
@@ -29,7 +31,7 @@ from vfl_node.training.checkpoints import Checkpoints
 from vfl_node.training.evaluation import Rival
 from vfl_node.training.glm.measuring import output_of
 from vfl_node.training.hidden import alone, audit, terms
-from vfl_node.training.hidden.computation import HiddenOutcome, HiddenPlan, WeightShares, compute
+from vfl_node.training.hidden.computation import Held, HiddenOutcome, HiddenPlan, Own, WeightShares, compute
 from vfl_node.training.hidden.config import Hidden
 from vfl_node.training.hidden.disclosures import HiddenNumbers, learns
 from vfl_node.training.hidden.inputs import Inputs, digest_of, first_parts, prepare
@@ -41,13 +43,14 @@ from vfl_node.training.own_rows import OwnRows
 from vfl_node.training.schedule import Schedule
 from vfl_node.training.shares import agreement, kept
 from vfl_node.training.shares.agreement import Brought
-from vfl_node.training.shares.attempt import DealtParty, ShareSteps, meet_dealer
+from vfl_node.training.shares.attempt import ShareSteps, meet_dealer
 from vfl_node.training.shares.dealing import Dealing
+from vfl_node.training.shares.pair import meet_pair
 from vfl_node.training.shares.privacy import Privacy, privacy_of
 from vfl_node.training.shares.results import ALL_CHECKED, measure, warnings
 from vfl_node.training.summary import Population, Summary
 from vfl_node.training.trainer import Coordination, Trained, Trainer, TrainingData
-from vfl_node.transport.generated.vfl.v1.shares_pb2 import ShareContext
+from vfl_node.transport.generated.vfl.v1.shares_pb2 import DealingTerms, ShareContext
 from vfl_node.transport.pipe import Traffic
 
 
@@ -71,12 +74,15 @@ class HiddenTrainer(Trainer):
 
         Leaks: see :mod:`vfl_node.training.hidden.disclosures`.
         """
-        assert session.coordinator is not None  # the job was checked
+        training = _Training(session, data, checkpoints)
+        if session.coordinator is None:
+            async with session.phase("train") as traffic:
+                return await training.train(resume, traffic)
         async with session.phase("train") as traffic, session.coordinator.phase("deal"):
-            return await _Training(session, data, checkpoints).train(resume, traffic)
+            return await training.train(resume, traffic)
 
     def coordination(self, session: Session) -> Coordination:
-        """The coordinator deals."""
+        """The coordinator deals; asked for only where there is one."""
         return Dealing(session, HiddenProgram(session.job))
 
 
@@ -105,23 +111,22 @@ class _Training:
         rows, done = len(self._data.alignment), len(self._steps.done)
         said = agreement.make_terms(session, self._program, context, rows, seed, done)
         plan = self._program.plan(said)
-        auditing = partial(audit.make_audit, self._place, coins) if coins else None
-        async with meet_dealer(session, said, auditing) as met:
-            outcome = await self._compute(met, plan, inputs, parts, traffic)
-        wire, corrections = met.wire, met.corrections
+        if session.coordinator:
+            outcome, section = await self._compute_dealt(said, plan, inputs, parts, traffic, coins)
+        else:
+            outcome, section = await self._compute_paired(said, plan, inputs, parts, traffic)
         servable = await kept.make_servable(session, plan.schedule, plan.form.widths, inputs.scale, outcome.parts.weights)
 
         failpoints.reach("evaluate")
-        section = HiddenSection(
-            rounds=wire.rounds,
-            bytes=wire.sent,
-            dealer_bytes=corrections.received,
-            batch_rows=plan.batch_rows,
-            divisor=plan.divisor,
-            columns=dict(zip(self._parties.data, plan.form.widths, strict=True)),
-            dropped=inputs.dropped,
-            audited=audit.count(plan, coins) if coins else None,
-            privacy=self._privacy(plan),
+        section = section.model_copy(
+            update={
+                "batch_rows": plan.batch_rows,
+                "divisor": plan.divisor,
+                "columns": dict(zip(self._parties.data, plan.form.widths, strict=True)),
+                "dropped": inputs.dropped,
+                "audited": audit.count(plan, coins) if coins else None,
+                "privacy": self._privacy(plan),
+            }
         )
         return replace(self._result(plan, inputs, outcome, section), servable=servable)
 
@@ -137,16 +142,56 @@ class _Training:
             noise_of_counts=plan.metric_noise.counts if plan.metric_noise else None,
         )
 
-    async def _compute(
-        self, met: DealtParty, plan: HiddenPlan, inputs: Inputs, parts: WeightShares, traffic: Sequence[Traffic]
-    ) -> HiddenOutcome:
-        """The computation from the first epoch that is left on, with a checkpoint after each epoch."""
+    async def _compute_dealt(
+        self,
+        said: DealingTerms,
+        plan: HiddenPlan,
+        inputs: Inputs,
+        parts: WeightShares,
+        traffic: Sequence[Traffic],
+        coins: Coins | None,
+    ) -> tuple[HiddenOutcome, HiddenSection]:
+        """The computation from the first epoch that is left on, with the coordinator's randomness."""
+        auditing = partial(audit.make_audit, self._place, coins) if coins else None
+        async with meet_dealer(self._session, said, auditing) as met:
+            self._steps.begin(met.log, plan.epochs, traffic)
+            outcome = await compute(met.party, plan, inputs.own, parts, len(self._steps.done), self._finish_epoch)
+        wire, corrections = met.wire, met.corrections
+        return outcome, HiddenSection(rounds=wire.rounds, bytes=wire.sent, dealer_bytes=corrections.received)
 
-        async def finish_epoch(epoch: int, now: WeightShares) -> None:
-            self._steps.finish(_to_tensors(now))
+    async def _compute_paired(
+        self, said: DealingTerms, plan: HiddenPlan, inputs: Inputs, parts: WeightShares, traffic: Sequence[Traffic]
+    ) -> tuple[HiddenOutcome, HiddenSection]:
+        """The same with what both parties make themselves."""
+        layout, first = plan.layout, len(self._steps.done)
+        assert layout is not None
+        own = Own(*(layout.lay_out(values) for values in (inputs.own.columns, inputs.own.bits, inputs.own.targets)))
+        async with meet_pair(self._session, said.context, plan.schedule.derive("shares of zero")) as met:
+            columns = await met.swap_columns(own.columns, len(layout), plan.form.widths, layout.tile_rows)
+            bits = OwnBits(own.bits, len(layout), self._owns_all)
+            nobodys = OwnBits(None, len(layout), self._owns_all)
+            unknown = Held([replace(matrix, part=None) for matrix in columns], nobodys, nobodys)
 
-        self._steps.begin(met, plan.epochs, traffic)
-        return await compute(met.party, plan, inputs.own, parts, len(self._steps.done), finish_epoch)
+            async def program(machine: ShareMachine) -> None:
+                await compute(machine, plan, None, None, first, _ignore_epoch, PairKit(), unknown)
+
+            self._steps.begin(met.log, plan.epochs, traffic)
+            party, held = met.party(program), Held(columns, bits, bits)
+            async with met.online.timed():
+                outcome = await compute(party, plan, own, parts, first, self._finish_epoch, met.kit, held)
+        return outcome, HiddenSection(
+            rounds=met.online.rounds, bytes=met.online.sent, phases=met.describe(), most_ahead=met.most_ahead
+        )
+
+    async def _finish_epoch(self, epoch: int, now: WeightShares) -> None:
+        """A checkpoint."""
+        self._steps.finish(_to_tensors(now))
+
+    @property
+    def _owns_all(self) -> tuple[bool, bool]:
+        """Which of two data parties own every row, as the alignment says to all."""
+        lacking = self._session.job.align.spec.synthetic_rows_at
+        return "active" not in lacking, "passive" not in lacking
 
     async def _agree(self, inputs: Inputs, schedule: Schedule, coins: Coins | None) -> ShareContext:
         """Everybody's widths, and the digest of all that values are made of."""
@@ -246,6 +291,10 @@ class _Training:
             metrics={name: local.get(name) for name in session.job.evaluate.metrics},
         )
         return replace(results, alone=own, alone_population=Population("owned", len(rows.tested), None))
+
+
+async def _ignore_epoch(epoch: int, parts: WeightShares) -> None:
+    pass
 
 
 def _to_tensors(parts: WeightShares) -> dict[str, Tensor]:

@@ -104,9 +104,9 @@ class ShareSteps:
         self.done = [Epoch(loss=None, auc=None, **figures) for figures in checkpoint.meta["epochs"]]
         return checkpoint.tensors
 
-    def begin(self, met: DealtParty, count: int, traffic: Sequence[Traffic]) -> None:
+    def begin(self, log: OpeningLog, count: int, traffic: Sequence[Traffic]) -> None:
         """Before the first step of this attempt, of ``count`` in all; ``traffic`` with each peer."""
-        self._met, self._count, self._traffic = met, count, traffic
+        self._log, self._count, self._traffic = log, count, traffic
         self._session.progress.emit(PhaseBegan("train", count, f"{self._unit}s"))
         self._session.progress.emit(Advanced(len(self.done)))
         self._mark()
@@ -117,7 +117,7 @@ class ShareSteps:
         session, seconds = self._session, self._session.machine.clock() - self._began
         self.done.append(Epoch(None, None, seconds, bytes_moved(self._traffic) - self._moved))
         failpoints.reach("updated")
-        self._met.log.keep()
+        self._log.keep()
         self._hold()
         figures = [{"seconds": each.seconds, "bytes": each.bytes} for each in self.done]
         meta = {"schedule": self._schedule, "context": self._context, "epochs": figures}

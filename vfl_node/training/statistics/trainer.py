@@ -117,7 +117,7 @@ async def _count(
         steps.finish({f"sums {index}": torch.from_numpy(part.view(np.int64).copy()) for index, part in enumerate(sums)})
 
     async with meet_dealer(session, said) as met:
-        steps.begin(met, len(plan.blocks), traffic)
+        steps.begin(met.log, len(plan.blocks), traffic)
         opened = await compute(met.party, plan, inputs.own, start, len(start), finish_block)
     judged = _judge(inputs, data) if plan.worth else None
     if plan.epsilon is None:

@@ -115,7 +115,7 @@ class _TreesAttempt:
             steps.finish(_to_tensors(grown))
 
         async with meet_dealer(session, said) as met:
-            steps.begin(met, plan.plan.trees, traffic)
+            steps.begin(met.log, plan.plan.trees, traffic)
             outcome = await compute(met.party, plan, inputs.own, start, len(steps.done), finish_tree)
         shares = self._shares(inputs, outcome)
         servable = await make_servable(session, schedule, context.widths, inputs.scale, shares)

@@ -58,7 +58,8 @@ class PairRun:
         self.tools[place] = tools
         needed = look_ahead(lambda machine: self._program(machine, PairKit(), *([] if held is None else [unknown(held)])))
         stock = MadeAhead(maker, tools, needed, self._room, Path(self.folder.name) / str(place))
-        party = PairParty(place, seed, seat, self._context, ignore, common, stock)
+        party = PairParty(place, seed, seat, self._context, ignore, common)
+        party.stock = stock
         return await self._program(party, PairKit(tools), *([] if held is None else [held]))
 
     @property

@@ -21,8 +21,8 @@ from functools import partial
 
 import numpy as np
 
-from vfl_node.crypto.lattice.keys import PublicKey, SecretKey
-from vfl_node.crypto.lattice.monomials import Tally, encrypt_monomials, open_tally
+from vfl_node.crypto.lattice.keys import PublicRingKey, SecretKey
+from vfl_node.crypto.lattice.monomials import MonomialTally, encrypt_monomials, open_tally
 from vfl_node.crypto.lattice.parameters import N
 from vfl_node.crypto.lattice.sizes import monomial_ciphertexts, monomials_bytes, tally_bytes
 from vfl_node.crypto.randomness import Randomness
@@ -119,8 +119,8 @@ async def _count(
     def answer(randomness: Randomness) -> bytes:
         assert tools is not None
         assert own is not None
-        assert isinstance(tools.counts, PublicKey)
-        total, per = Tally(tools.counts, stride), N // stride
+        assert isinstance(tools.counts, PublicRingKey)
+        total, per = MonomialTally(tools.counts, stride), N // stride
         with reading("ciphertexts of scores"):
             for at in range(count):
                 part, of = slice(at * per, (at + 1) * per), slice(at * each, (at + 1) * each)

@@ -45,6 +45,8 @@ class PairParty(Party):
         context: as in the base.
         seen: likewise.
         common: that both parties know.
+
+    Attributes:
         stock: what was made ahead; None: nothing is needed.
     """
 
@@ -56,10 +58,10 @@ class PairParty(Party):
         context: str,
         seen: Callable[[str, int, Sequence[Ring]], None],
         common: Randomness,
-        stock: Stock | None = None,
     ) -> None:
         super().__init__(place, 2, seed, wire, _NOTHING_DEALT, context, seen)
-        self._common, self._stock = common, stock
+        self.stock: Stock | None = None
+        self._common = common
         self._materials: Mapping[int, Material] = {}
         self._taken = ""
 
@@ -70,9 +72,9 @@ class PairParty(Party):
             if drawn.common:
                 material[drawn.name] = self._draw(self._common, number, drawn.name, drawn.shape)
         if operation.paired is not None:
-            assert self._stock is not None
+            assert self.stock is not None
             if self._taken != self.section:
-                self._materials, self._taken = await self._stock.take(self.section), self.section
+                self._materials, self._taken = await self.stock.take(self.section), self.section
             material |= self._materials[number]
         return material
 

@@ -22,7 +22,7 @@ from itertools import accumulate, pairwise
 from math import prod
 
 from vfl_node.crypto.lattice import sizes
-from vfl_node.crypto.lattice.keys import PublicKey, SecretKey
+from vfl_node.crypto.lattice.keys import PublicRingKey, SecretKey
 from vfl_node.crypto.lattice.parameters import LINEAR
 from vfl_node.crypto.lattice.products import multiply, multiply_transposed, open_forward, open_transposed
 from vfl_node.crypto.lattice.ring import SLOTS
@@ -162,7 +162,7 @@ class InnerProducts:
 
         def answer(randomness: Randomness) -> bytes:
             assert tools is not None
-            assert isinstance(tools.slots, PublicKey)
+            assert isinstance(tools.slots, PublicRingKey)
             made["factors"] = self._draw(randomness)
             with reading("terms"):
                 message, made["share"] = answer_terms(tools.slots, terms, made["factors"], randomness.derive("answer"))

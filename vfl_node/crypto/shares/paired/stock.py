@@ -9,7 +9,8 @@ Source: ours.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
 from pathlib import Path
 
 import safetensors.numpy
@@ -32,13 +33,23 @@ class MadeAhead:
         needed: sections and what they need, in their order.
         room: bytes that are made ahead at most; one section always is.
         folder: for what has no place in memory. What lies there of an earlier attempt is removed.
+        working: entered while something is made.
 
     Attributes:
         most: the most bytes that were kept.
     """
 
-    def __init__(self, machine: PairParty, tools: PairTools, needed: Iterator[Needed], room: int, folder: Path) -> None:
+    def __init__(
+        self,
+        machine: PairParty,
+        tools: PairTools,
+        needed: Iterator[Needed],
+        room: int,
+        folder: Path,
+        working: Callable[[], AbstractAsyncContextManager[None]] = nullcontext,
+    ) -> None:
         self._machine, self._tools, self._needed, self._room, self._folder = machine, tools, needed, room, folder
+        self._working = working
         self._next = next(needed, None)
         self._sizes: dict[str, int] = {}
         self._kept: dict[str, Mapping[int, Material]] = {}
@@ -50,7 +61,8 @@ class MadeAhead:
     async def take(self, section: str) -> Mapping[int, Material]:
         """What a section needs. Raises StateError: what was kept on the disk is damaged (``E_STATE_CORRUPT``)."""
         if section not in self._sizes:
-            await self._make()
+            async with self._working():
+                await self._make()
         size = self._sizes.pop(section)
         self._held -= size
         if section in self._kept:

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vfl_node.crypto.lattice import parameters, sizes
-from vfl_node.crypto.lattice.keys import PublicKey, SecretKey
+from vfl_node.crypto.lattice.keys import PublicRingKey, SecretKey
 from vfl_node.crypto.lattice.products import EncryptedBlock, encrypt_block
 from vfl_node.crypto.lattice.ring import LINEAR, MONOMIALS, SLOTS
 from vfl_node.crypto.lattice.sizes import Tiles
@@ -51,9 +51,9 @@ class PairTools:
     receiver: RandomReceiver
     sender: RandomSender
     key: SecretKey
-    their_key: PublicKey
-    slots: SecretKey | PublicKey
-    counts: SecretKey | PublicKey
+    their_key: PublicRingKey
+    slots: SecretKey | PublicRingKey
+    counts: SecretKey | PublicRingKey
     blocks: dict[int, list[EncryptedBlock]] = field(default_factory=dict)
 
 
@@ -180,9 +180,9 @@ async def swap_keys(machine: ShareMachine, secret: Randomness | None) -> PairToo
     other, of_active = 1 - place, came[4:]
     with reading("keys"):
         answer, chosen = base_receiver.answer(came[2 + other])
-        theirs = PublicKey.from_bytes(LINEAR, came[other])
+        theirs = PublicRingKey.from_bytes(LINEAR, came[other])
         keys = own or {
-            name: PublicKey.from_bytes(ring, data) for (name, ring), data in zip(_ACTIVE.items(), of_active, strict=True)
+            name: PublicRingKey.from_bytes(ring, data) for (name, ring), data in zip(_ACTIVE.items(), of_active, strict=True)
         }
     answers = await machine.run(*(send(sender, ANSWER_BYTES, lambda: answer) for sender in (0, 1)))
     with reading("base transfers"):

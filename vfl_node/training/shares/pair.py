@@ -1,0 +1,152 @@
+"""What an attempt of two data parties has in common where no dealer helps them: keys, columns as ciphertexts, phases.
+
+::
+
+    setup     keys of both, and each one's columns as ciphertexts        once an attempt
+    offline   what the next sections need                                ahead of need, within a bound
+    online    the computation
+
+All three are one conversation. What was opened in an earlier attempt must come again as it was.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from vfl_node.crypto.randomness import Randomness
+from vfl_node.crypto.shares.machine import Wire
+from vfl_node.crypto.shares.operation import Opening
+from vfl_node.crypto.shares.paired.kit import PairKit
+from vfl_node.crypto.shares.paired.machine import PairParty, Program, look_ahead
+from vfl_node.crypto.shares.paired.stock import MadeAhead
+from vfl_node.crypto.shares.paired.tools import BlockMatrix, PairTools, swap_columns, swap_keys
+from vfl_node.crypto.shares.ring import FRACTION, Ring
+from vfl_node.session.openings import OpeningLog
+from vfl_node.session.session import Session
+from vfl_node.session.share_wire import PairWire
+from vfl_node.training.shares.phases import PHASES, PhaseFigures
+
+ROOM_BYTES = 1 << 30
+"""What is made ahead takes no more of the disk, about."""
+
+
+@dataclass
+class PhaseWire:
+    """A wire that counts what goes over it in one phase.
+
+    Attributes:
+        wire: between both parties.
+        clock: seconds.
+        rounds, sent: messages that were waited for, and bytes that this party sent.
+        seconds: from the first message of a piece of the phase to its last.
+    """
+
+    wire: PairWire
+    clock: Callable[[], float]
+    rounds: int = 0
+    sent: int = 0
+    seconds: float = 0.0
+
+    async def open(self, shown: Sequence[Opening], shares: Sequence[Ring]) -> Sequence[Ring]:
+        """As :meth:`vfl_node.crypto.shares.machine.Wire.open`."""
+        before = self.wire.rounds, self.wire.sent
+        opened = await self.wire.open(shown, shares)
+        self.rounds += self.wire.rounds - before[0]
+        self.sent += self.wire.sent - before[1]
+        return opened
+
+    @asynccontextmanager
+    async def timed(self) -> AsyncIterator[None]:
+        """Seconds within count."""
+        began = self.clock()
+        try:
+            yield
+        finally:
+            self.seconds += self.clock() - began
+
+
+@dataclass
+class MetPair:
+    """What a party computes with.
+
+    Attributes:
+        tools: keys of both parties.
+        kit: of operations.
+        log: of what was opened.
+        setup, offline, online: what each phase has sent.
+    """
+
+    session: Session
+    tools: PairTools
+    kit: PairKit
+    log: OpeningLog
+    setup: PhaseWire
+    offline: PhaseWire
+    online: PhaseWire
+    _machine: Callable[[Wire], PairParty]
+    _stock: MadeAhead | None = field(default=None)
+
+    async def swap_columns(self, own: Ring, rows: int, widths: Sequence[int], tile_rows: int) -> list[BlockMatrix]:
+        """Each party's columns, for the other one as ciphertexts. Raises ProtocolError (``E_COUNT``)."""
+        machine = self._machine(self.setup)
+        machine.begin("columns")
+        async with self.setup.timed():
+            return await swap_columns(machine, self.tools, own, rows, widths, tile_rows, FRACTION)
+
+    def party(self, program: Program) -> PairParty:
+        """The machine for a program, which says itself what is to be made ahead."""
+        maker = self._machine(self.offline)
+        folder = self.session.attempt.folder / "ahead"
+        self._stock = MadeAhead(maker, self.tools, look_ahead(program), ROOM_BYTES, folder, self.offline.timed)
+        party = self._machine(self.online)
+        party.stock = self._stock
+        return party
+
+    def describe(self) -> dict[str, PhaseFigures]:
+        """Phase → what it took."""
+        return {
+            name: PhaseFigures(seconds=phase.seconds, rounds=phase.rounds, bytes=phase.sent)
+            for name, phase in zip(PHASES, (self.setup, self.offline, self.online), strict=True)
+        }
+
+    @property
+    def most_ahead(self) -> int:
+        """The most bytes that were made ahead and not used yet."""
+        return self._stock.most if self._stock else 0
+
+
+@asynccontextmanager
+async def meet_pair(session: Session, context: bytes, common: bytes) -> AsyncIterator[MetPair]:
+    """Swap keys with the other data party, and compute with what both make themselves.
+
+    Args:
+        session: of a data party.
+        context: digest of all that values are made of.
+        common: 32 bytes that both parties know.
+
+    Raises:
+        ProtocolError: what the other party sent are no keys (``E_COUNT``).
+        StateError: nothing was compiled when the package was installed (``E_DEVICE``).
+    """
+    place = session.job.parties.data.index(session.name)
+    (channel,) = session.data_peers.values()
+    wire, clock = PairWire(place, channel), session.machine.clock
+    phases = [PhaseWire(wire, clock) for _ in range(3)]
+    secret, both = session.randomness.derive(f"pair {context.hex()}"), Randomness(common)
+    log = OpeningLog(session.attempt.folder / "openings", hashlib.sha256(b"vfl-node pair" + context).digest())
+
+    def machine(phase: Wire) -> PairParty:
+        return PairParty(place, secret, phase, context.hex(), log.check, both)
+
+    try:
+        setup = machine(phases[0])
+        setup.begin("keys")
+        async with phases[0].timed():
+            tools = await swap_keys(setup, secret.derive("keys"))
+        assert tools is not None
+        yield MetPair(session, tools, PairKit(tools), log, *phases, machine)
+    finally:
+        log.close()
