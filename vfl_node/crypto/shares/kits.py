@@ -92,6 +92,11 @@ class Counted:
     found: tuple[Shared, ...]
     beyond: Shared | None = None
 
+    def __add__(self, other: Counted) -> Counted:
+        """Of the rows of both."""
+        beyond = None if self.beyond is None or other.beyond is None else self.beyond + other.beyond
+        return Counted(tuple(one + more for one, more in zip(self.found, other.found, strict=True)), beyond)
+
 
 @dataclass(frozen=True)
 class Curved:

@@ -154,6 +154,17 @@ class Hidden(SharesConfig):
         return self.randomness == "coordinator"
 
     @property
+    @override
+    def far_score(self) -> int:
+        """Beyond which scores are counted, about; without a coordinator from ±12 on by a coin, from ±16 on surely."""
+        return super().far_score if self.coordinated else 14
+
+    @property
+    def draws(self) -> int:
+        """How many parties draw noise of the full width: each of both, where no coordinator does."""
+        return 1 if self.coordinated else 2
+
+    @property
     def form_loss(self) -> Loss:
         """What is descended."""
         if self.task == "classification":

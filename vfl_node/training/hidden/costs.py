@@ -20,11 +20,12 @@ from vfl_node.crypto.shares.tallies import rows_at_once
 from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.job.costs import Beside, TrainingCost
 from vfl_node.job.evaluate import Evaluate
-from vfl_node.training.hidden import memory
+from vfl_node.training.hidden import memory, paired_costs
 from vfl_node.training.hidden.bound import worlds
 from vfl_node.training.hidden.computation import HiddenPlan, WeightShares, block, candidates, compute
 from vfl_node.training.hidden.config import Hidden
 from vfl_node.training.hidden.descent import Descent, descent_of, describe_noise
+from vfl_node.training.hidden.layout import fill, tile_rows
 from vfl_node.training.hidden.memory import ROWS_AT_ONCE
 from vfl_node.training.hidden.network import Form
 from vfl_node.training.hidden.terms import batch_of
@@ -157,6 +158,8 @@ def cost(train: Hidden, evaluate: Evaluate, m: int, protocol: str, passive_parti
 
     Columns that are not known are taken to be :data:`~vfl_node.training.hidden.memory.USUAL_COLUMNS` at each party.
     """
+    if not train.coordinated:
+        return _paired_cost(train, evaluate, m, protocol, beside)
     common = m if ALIGNMENTS[protocol].every_row_is_shared else beside.common
     held_out = math.ceil(m * evaluate.test_fraction)
     trained = m - held_out
@@ -193,6 +196,46 @@ def cost(train: Hidden, evaluate: Evaluate, m: int, protocol: str, passive_parti
         coordinator_bytes=whole.dealt,
         coordinator_memory=memory.coordinator_bytes(train, m, widths, size),
         said=describe_noise(*of_all) if steps and (common is not None or train.shared_fraction) else (),
+        counted_with="" if beside.columns and all(beside.columns) else f"{memory.USUAL_COLUMNS} encoded columns a party",
+    )
+
+
+def _paired_cost(train: Hidden, evaluate: Evaluate, m: int, protocol: str, beside: Beside) -> TrainingCost:
+    """As :func:`cost`, of two parties without a coordinator."""
+    spec = ALIGNMENTS[protocol]
+    common = m if spec.every_row_is_shared else beside.common
+    held_out = math.ceil(m * evaluate.test_fraction)
+    trained = m - held_out
+    size, divisor = batch_of(train, m, trained, common) if m else (0, 1.0)
+    of_all = train, 2, divisor, worlds(train.task, spec)
+    epochs, widths = descent_of(*of_all).steps, memory.widths(1, beside)
+    if not trained:
+        return TrainingCost(0, 0, 0, 0, 0)  # refused: there is nothing to train on
+    block, measures = tile_rows(size), train.metrics_by == "histogram"
+    whole, tested = fill(trained, block), fill(held_out, block) if measures else 0
+    steps = whole // size
+    sent = paired_costs.exchange(
+        Form(widths, train.layers, train.outputs, train.form_loss),
+        train.bins if measures else 0,
+        train.reveal == "owners",
+        evaluate.share_with_passive,
+        train.epsilon is not None,
+        ("active" not in spec.synthetic_rows_at, "passive" not in spec.synthetic_rows_at),
+        trained=whole,
+        batch=size,
+        steps=epochs * steps,
+        tested=tested,
+    )
+    phases = [f"{name} {max(of.active, of.passive) / 1e6:,.0f} MB" for name, of in sent.phases.items()]
+    said = f"without a coordinator (experimental) a party sends at most: {', '.join(phases)}"
+    noise = describe_noise(*of_all) if common is not None or train.shared_fraction else ()
+    return TrainingCost(
+        rows=steps * size,
+        batches=steps,
+        steps=-(-sum(of.rounds for of in sent.phases.values()) // 2),  # both send at the same time
+        active_bytes=sum(of.active for of in sent.phases.values()),
+        passive_bytes=sum(of.passive for of in sent.phases.values()),
+        said=(said, *noise),
         counted_with="" if beside.columns and all(beside.columns) else f"{memory.USUAL_COLUMNS} encoded columns a party",
     )
 

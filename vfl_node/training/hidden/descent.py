@@ -41,8 +41,8 @@ class Descent:
         steps: T, or without a bound epochs.
         momentum: m.
         rate: η.
-        deviation: σ of the noise of each number of a gradient; None: there is none.
-        noise: q, in a score; None likewise.
+        deviation: σ of the noise of each number of a gradient, as one draws it; None: there is none.
+        noise: q, in a score, of all who draw; None likewise.
     """
 
     steps: int
@@ -76,7 +76,7 @@ def descent_of(train: Hidden, parties: int, records: float, worlds: int) -> Desc
 
     def plan(steps: int, momentum: float) -> Descent:
         deviation = bound.deviation(train.epsilon or 0, steps, parties, train.outputs, worlds)
-        at_one = noise_of_score(deviation, steps, momentum, 1.0, parties, records)
+        at_one = noise_of_score(math.sqrt(train.draws) * deviation, steps, momentum, 1.0, parties, records)
         stable = STABLE * 2 * (1 + momentum) / smooth
         rate = train.learning_rate or _floor(min(fastest, stable, MOST_NOISE / at_one))
         return Descent(steps, momentum, rate, deviation, rate * at_one)
@@ -115,7 +115,7 @@ def describe_noise(train: Hidden, parties: int, records: float, worlds: int) -> 
         f"ε {train.epsilon:g}: {descent.steps} steps at a rate of {descent.rate:g} and a momentum of {descent.momentum:g} "
         f"leave noise of {descent.noise:.2g} in a score, with about {records:,.0f} shared records"
     )
-    least = PAYS[train.task][train.columns] * worlds
+    least = round(PAYS[train.task][train.columns] * worlds * math.sqrt(train.draws))
     if records * train.epsilon >= least:
         return (said,)
     return (

@@ -18,13 +18,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vfl_node.crypto.randomness import Randomness
+from vfl_node.crypto.shares.paired.kit import LARGEST_BLOCK
 from vfl_node.crypto.shares.ring import Ring
 from vfl_node.process import failpoints
 from vfl_node.training.schedule import Schedule
 
 Positions = NDArray[np.int64]
 
-_LEAST_ROWS, _MOST_ROWS = 16, 4096
+_LEAST_ROWS = 16
 
 
 def tile_rows(batch: int) -> int:
@@ -33,7 +34,9 @@ def tile_rows(batch: int) -> int:
     A batch of B rows takes B/p answers for p rows each, and d columns take d·p/8,192. For d = 128 both are equal at 8·√B.
     """
     wanted = 8 * math.sqrt(max(batch, 1))
-    return int(min(max(2 ** round(math.log2(wanted)), _LEAST_ROWS), _MOST_ROWS, 2 ** int(math.log2(max(batch, _LEAST_ROWS)))))
+    return int(
+        min(max(2 ** round(math.log2(wanted)), _LEAST_ROWS), LARGEST_BLOCK, 2 ** int(math.log2(max(batch, _LEAST_ROWS))))
+    )
 
 
 def fill(rows: int, size: int) -> int:
@@ -65,8 +68,8 @@ class BlockLayout:
 
     @classmethod
     def make(cls, schedule: Schedule, training: Positions, testing: Positions, batch: int) -> BlockLayout:
-        """The layout of rows trained on and measured on, for batches of so many rows, whole blocks."""
-        size, held_out = tile_rows(batch), training is not testing and not np.array_equal(training, testing)
+        """The layout of rows trained on and measured on, if any are, for batches of so many rows, whole blocks."""
+        size, held_out = tile_rows(batch), not np.array_equal(training, testing)
         turned = training[Randomness(schedule.derive("blocks")).permutation(len(training))]
         trained = fill(len(training), size)
         parts = [turned, np.full(trained - len(training), -1, np.int64)]

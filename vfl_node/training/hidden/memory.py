@@ -38,6 +38,18 @@ CANDIDATES = 16
 ROWS_AT_ONCE = 1 << 16
 """Rows of which a step makes gradients at a time: it adds them up before it moves."""
 
+OWN_COPIES = 4
+"""Without a coordinator: the most copies of a party's own columns at a time."""
+
+ENTRY_BYTES = 25
+"""Likewise, of a number of the other party's columns as a ciphertext."""
+
+MADE_AHEAD, MADE_COPIES = 96 << 20, 4
+"""Likewise: what is made ahead and is in memory, and copies of a piece of a step's numbers while it is made."""
+
+TALLIED_AHEAD = 64 << 20
+"""Likewise: ciphertexts of scores of an output with 256 bins, while they are counted."""
+
 CHECKED_COPIES = 3
 """Copies of a batch's numbers with an audit: all that a step is dealt is here before it is used, and twice while joined."""
 
@@ -85,10 +97,19 @@ def party_bytes(train: Hidden, m: int, widths: Sequence[int], batch: int) -> int
     """
     columns, steps = sum(widths), most_epochs(train) * (m // max(batch, 1))
     of_row = _row_numbers(train, columns)
+    if not train.coordinated:
+        return _paired_bytes(train, m, widths, min(batch, ROWS_AT_ONCE) * of_row) + ROUND_BYTES * STEP_ROUNDS * steps
     at_once = CHECKED_COPIES * batch if train.dealer_audit else min(batch, ROWS_AT_ONCE)
     numbers = COLUMN_COPIES * m * columns + at_once * of_row + 2 * CANDIDATES * m * (train.dealer_audit > 0)
     ahead = min(AHEAD_BYTES, 2 * NUMBER_BYTES * (steps + 1) * batch * of_row)
     return NUMBER_BYTES * numbers + ahead + ROUND_BYTES * STEP_ROUNDS * steps + _tally(train)
+
+
+def _paired_bytes(train: Hidden, m: int, widths: Sequence[int], at_once: int) -> int:
+    """Without a coordinator: own columns, the other party's as ciphertexts, what is made ahead, and a piece of a step."""
+    own = OWN_COPIES * NUMBER_BYTES * m * max(widths) + ENTRY_BYTES * m * max(widths)
+    tally = TALLIED_AHEAD * train.outputs * train.bins // 256 if train.metrics_by == "histogram" else 0
+    return own + MADE_AHEAD + NUMBER_BYTES * MADE_COPIES * at_once + tally
 
 
 def coordinator_bytes(train: Hidden, m: int, widths: Sequence[int], batch: int) -> int:

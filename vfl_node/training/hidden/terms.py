@@ -69,6 +69,7 @@ class HiddenProgram(Program[HiddenPlan]):
         job, train = self.job, self._train
         schedule = Schedule(said.schedule, said.rows, train.seed, said.split or None)
         training, testing = schedule.split(0, job.evaluate.test_fraction)
+        testing = testing if train.metrics_by == "histogram" else testing[:0]
         blocks = None if train.coordinated else BlockLayout.make(schedule, training, testing, said.batch_rows)
         if blocks:
             training, testing = np.arange(blocks.trained), blocks.tested
@@ -77,7 +78,7 @@ class HiddenProgram(Program[HiddenPlan]):
             rows=said.rows,
             schedule=schedule,
             training=training,
-            testing=testing if train.metrics_by == "histogram" else testing[:0],
+            testing=testing,
             descent=self._descent(said.divisor),
             batch_rows=said.batch_rows,
             divisor=said.divisor,

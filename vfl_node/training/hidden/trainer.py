@@ -36,6 +36,7 @@ from vfl_node.training.hidden.config import Hidden
 from vfl_node.training.hidden.disclosures import HiddenNumbers, learns
 from vfl_node.training.hidden.inputs import Inputs, digest_of, first_parts, prepare
 from vfl_node.training.hidden.network import Form
+from vfl_node.training.hidden.paired_costs import check_flood
 from vfl_node.training.hidden.section import HiddenSection
 from vfl_node.training.hidden.terms import HiddenProgram
 from vfl_node.training.intervals import Output
@@ -165,6 +166,13 @@ class _Training:
         """The same with what both parties make themselves."""
         layout, first = plan.layout, len(self._steps.done)
         assert layout is not None
+        check_flood(
+            plan.form,
+            trained=layout.trained,
+            batch=plan.batch_rows,
+            steps=plan.epochs * (layout.trained // plan.batch_rows),
+            tested=len(layout) - layout.trained,
+        )
         own = Own(*(layout.lay_out(values) for values in (inputs.own.columns, inputs.own.bits, inputs.own.targets)))
         async with meet_pair(self._session, said.context, plan.schedule.derive("shares of zero")) as met:
             columns = await met.swap_columns(own.columns, len(layout), plan.form.widths, layout.tile_rows)

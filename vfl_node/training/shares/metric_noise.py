@@ -44,7 +44,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from vfl_node.gdp import mu_of
@@ -83,12 +83,14 @@ class MetricNoise:
         worlds: in how many records neighbouring worlds differ: 2 in a union, whose length tells how many are shared, else 1.
         outputs: K.
         numbers: whether the model predicts numbers.
+        draws: how many parties draw noise of the full width, each of which knows its own.
     """
 
     mu: float
     worlds: int = 2
     outputs: int = 1
     numbers: bool = False
+    draws: int = 1
 
     @classmethod
     def from_job(cls, job: Job) -> MetricNoise:
@@ -99,7 +101,13 @@ class MetricNoise:
             worlds=2 if is_union(job.align.spec) else 1,
             outputs=train.outputs,
             numbers=train.task == "regression",
+            draws=1 if train.coordinated else 2,
         )
+
+    @property
+    def together(self) -> MetricNoise:
+        """That of all draws together, which is in what is opened."""
+        return replace(self, mu=self.mu / math.sqrt(self.draws), draws=1)
 
     @property
     def parts(self) -> Mapping[str, float]:
@@ -125,9 +133,9 @@ class MetricNoise:
     def reach(self, counts: Sequence[int]) -> int:
         """How much the sum over pairs changes at most, from the numbers of both labels with noise: one of :data:`REACHES`."""
         if self.worlds == 1:
-            most = sum(counts) + _MARGIN * math.sqrt(2) * self.counts
+            most = sum(counts) + _MARGIN * math.sqrt(2) * self.together.counts
         else:
-            most = 2 * (max(counts) + _MARGIN * self.counts)
+            most = 2 * (max(counts) + _MARGIN * self.together.counts)
         return next((reach for reach in REACHES if reach >= most), REACHES[-1])
 
     @property
@@ -146,7 +154,7 @@ def is_union(align: AlignmentSpec) -> bool:
 
 def sums_text(job: Job) -> str:
     """What is opened for metrics, with the standard deviation of the noise of each sum."""
-    noise, far = MetricNoise.from_job(job), SharesConfig.section_of(job).far_score
+    noise, far = MetricNoise.from_job(job).together, SharesConfig.section_of(job).far_score
     far_off = "are predicted more than 16 deviations off" if noise.numbers else f"have scores beyond ±{far}"
     words = {
         "loss": "squared errors in variances of the target" if noise.numbers else "losses",

@@ -41,7 +41,7 @@ FINE_BITS = 5
 _COARSE, _RANGES = 16, 8
 
 ROWS_AT_ONCE = 512
-"""Rows of which ciphertexts are sent at a time: 10 MB with 256 bins and labels."""
+"""Rows of which ciphertexts are sent at a time: 12 MB with 256 bins and labels, for each output."""
 
 
 def fine(bins: int) -> Level:
@@ -67,7 +67,7 @@ async def count(
     own: Ring | None,
     bins: int,
 ) -> Counted:
-    """As :meth:`vfl_node.crypto.shares.kits.Kit.count`, of :data:`ROWS_AT_ONCE` rows or so. Two rounds.
+    """As :meth:`vfl_node.crypto.shares.kits.Kit.count`, of :data:`ROWS_AT_ONCE` rows at most. Two rounds.
 
     Args:
         machine: of whoever runs it.

@@ -18,6 +18,9 @@ from vfl_node.crypto.shares.sines import Series
 from vfl_node.crypto.shares.tallies import Level
 from vfl_node.crypto.shares.values import Shared
 
+LARGEST_BLOCK = 4096
+"""Rows of a block at most; smaller ones have a power of two."""
+
 
 @dataclass(frozen=True, eq=False)
 class OwnBits:
@@ -98,13 +101,19 @@ class PairKit:
         return (counts.fine(bins),)
 
     def rows_counted(self, bins: int, outputs: int) -> int:
-        """As the base."""
-        return counts.ROWS_AT_ONCE
+        """As the base: as many as the largest block has, so that they are whole blocks."""
+        return LARGEST_BLOCK
 
     async def count(self, machine: ShareMachine, scores: Shared, labels: Ring | None, owned: OwnBits, bins: int) -> Counted:
-        """As the base: two rounds."""
+        """As the base: two rounds for each :data:`~.counts.ROWS_AT_ONCE` rows."""
         own = None if owned.bits is None else owned.bits[:, 0]
-        return await counts.count(machine, self._tools, scores, labels, own, bins)
+        pieces = []
+        for first in range(0, len(scores.part), counts.ROWS_AT_ONCE):
+            rows = slice(first, first + counts.ROWS_AT_ONCE)
+            of_labels, of_own = (None if of is None else of[rows] for of in (labels, own))
+            pieces.append(await counts.count(machine, self._tools, scores[rows], of_labels, of_own, bins))
+        first_piece, *others = pieces
+        return sum(others, first_piece)
 
 
 def _draw_apart(shape: Shape, deviations: Sequence[float]) -> Operation[Ring]:
