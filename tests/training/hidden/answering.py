@@ -121,11 +121,13 @@ class Asked:
         }
         self.tallies = {name: Tally() for name in parties.all}
         each = [(protocol(sessions[name], name), list(sessions[name].peers.values())) for name in parties.data]
-        self.dealing = HiddenPredictor().coordination(sessions[HUB], self.trained, self.tallies[HUB])
-        ends = sessions[HUB].peers.values()
-        each += [(ending_all(self.dealing.serve(channel), ends), [channel]) for channel in ends]
+        names = list(parties.data)
+        if parties.coordinator:
+            self.dealing = HiddenPredictor().coordination(sessions[HUB], self.trained, self.tallies[HUB])
+            ends = sessions[HUB].peers.values()
+            each += [(ending_all(self.dealing.serve(channel), ends), [channel]) for channel in ends]
+            names += [f"{HUB} with {name}" for name in parties.data]
         ended = run_together(*each)
-        names = [*parties.data, *(f"{HUB} with {name}" for name in parties.data)]
         return dict(zip(names, ended, strict=True))
 
     def talk(self, to: str, *requests: Request, shown: Mapping[str, Shown] | None = None) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from vfl_node.crypto.shares.machine import Counter
+from vfl_node.crypto.shares.paired.blocks import fill, tile_rows
 from vfl_node.crypto.shares.tallies import rows_at_once
 from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.job.costs import Beside, TrainingCost
@@ -25,7 +26,6 @@ from vfl_node.training.hidden.bound import worlds
 from vfl_node.training.hidden.computation import HiddenPlan, WeightShares, block, candidates, compute
 from vfl_node.training.hidden.config import Hidden
 from vfl_node.training.hidden.descent import Descent, descent_of, describe_noise
-from vfl_node.training.hidden.layout import fill, tile_rows
 from vfl_node.training.hidden.memory import ROWS_AT_ONCE
 from vfl_node.training.hidden.network import Form
 from vfl_node.training.hidden.terms import batch_of

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from numpy.typing import NDArray
 from typing_extensions import override
 
+from vfl_node.crypto.shares.kits import DEALT, Kit
 from vfl_node.crypto.shares.machine import ShareMachine
 from vfl_node.crypto.shares.operations import mask_known
 from vfl_node.crypto.shares.ring import FRACTION, WEIGHT_FRACTION, Ring
@@ -43,14 +43,16 @@ class HiddenForm(AnswerForm):
         return self.network.shapes
 
     @override
-    async def score(self, machine: ShareMachine, shares: Sequence[Ring], rows: int, own: NDArray[Any] | None) -> Shared:
-        columns = await machine.run(
-            *(
-                mask_known(owner, (rows, width), FRACTION, own if machine.place == owner else None)
-                for owner, width in enumerate(self.widths)
+    async def score(self, machine: ShareMachine, shares: Sequence[Ring], rows: int, own: Any, kit: Kit = DEALT) -> Shared:
+        columns = own
+        if self._train.coordinated:
+            columns = await machine.run(
+                *(
+                    mask_known(owner, (rows, width), FRACTION, own if machine.place == owner else None)
+                    for owner, width in enumerate(self.widths)
+                )
             )
-        )
-        return await scores(machine, shared_model(self.network, shares), columns)
+        return (await scores(machine, shared_model(self.network, shares), columns, kit))[:rows]
 
     @override
     def memory(self, rows: int) -> int:

@@ -11,37 +11,18 @@ Source: ours.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.crypto.shares.paired.kit import LARGEST_BLOCK
+from vfl_node.crypto.shares.paired.blocks import fill, tile_rows
 from vfl_node.crypto.shares.ring import Ring
 from vfl_node.process import failpoints
 from vfl_node.training.schedule import Schedule
 
 Positions = NDArray[np.int64]
-
-_LEAST_ROWS = 16
-
-
-def tile_rows(batch: int) -> int:
-    """Rows of a block for batches of about so many: so that answers for rows and for columns are about as many.
-
-    A batch of B rows takes B/p answers for p rows each, and d columns take d·p/8,192. For d = 128 both are equal at 8·√B.
-    """
-    wanted = 8 * math.sqrt(max(batch, 1))
-    return int(
-        min(max(2 ** round(math.log2(wanted)), _LEAST_ROWS), LARGEST_BLOCK, 2 ** int(math.log2(max(batch, _LEAST_ROWS))))
-    )
-
-
-def fill(rows: int, size: int) -> int:
-    """The next multiple of a block's rows."""
-    return -(-rows // size) * size
 
 
 def batch_rows(batch: int, trained: int) -> int:

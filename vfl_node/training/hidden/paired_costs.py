@@ -18,14 +18,15 @@ from vfl_node.crypto.lattice.flooding import LIMIT, log2_distance, slot_terms
 from vfl_node.crypto.lattice.parameters import LINEAR, MONOMIALS, SLOTS, N
 from vfl_node.crypto.lattice.sizes import Tiles
 from vfl_node.crypto.shares.machine import Cost, ShareMachine
-from vfl_node.crypto.shares.paired.kit import LARGEST_BLOCK, OwnBits, PairKit
+from vfl_node.crypto.shares.paired.blocks import LARGEST_BLOCK, tile_rows
+from vfl_node.crypto.shares.paired.kit import OwnBits, PairKit
 from vfl_node.crypto.shares.paired.machine import PairCounter, count_program
 from vfl_node.crypto.shares.paired.tools import BlockMatrix, swap_columns, swap_keys
 from vfl_node.crypto.shares.ring import FRACTION
 from vfl_node.errors import UsageError
 from vfl_node.training.hidden.computation import Held, HiddenPlan, WeightShares, compute
 from vfl_node.training.hidden.descent import Descent
-from vfl_node.training.hidden.layout import BlockLayout, tile_rows
+from vfl_node.training.hidden.layout import BlockLayout
 from vfl_node.training.hidden.memory import ROWS_AT_ONCE
 from vfl_node.training.hidden.network import OUTPUT_TERMS, Form
 from vfl_node.training.schedule import Schedule

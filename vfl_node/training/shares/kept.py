@@ -22,6 +22,7 @@ from pydantic import BaseModel, StringConstraints, ValidationError
 from torch import Tensor
 
 from vfl_node.configuration.versions import Steps, damage_error, parse
+from vfl_node.crypto.shares.kits import DEALT, Kit
 from vfl_node.crypto.shares.machine import ShareMachine
 from vfl_node.crypto.shares.ring import Ring
 from vfl_node.crypto.shares.values import Shared
@@ -96,14 +97,16 @@ class AnswerForm(ABC):
         """The shapes of the shares, in their order."""
 
     @abstractmethod
-    async def score(self, machine: ShareMachine, shares: Sequence[Ring], rows: int, own: NDArray[Any] | None) -> Shared:
+    async def score(self, machine: ShareMachine, shares: Sequence[Ring], rows: int, own: Any, kit: Kit = DEALT) -> Shared:
         """The scores of a batch, [rows, K] modulo 2⁶⁴.
 
         Args:
             machine: of whoever runs it.
             shares: of the model, in the order of :attr:`shapes`; zeros at the dealer.
             rows: of the batch.
-            own: this party's columns of them, as :meth:`KeptModel.columns`; None at the dealer.
+            own: this party's columns of them, as :meth:`KeptModel.columns`; None at the dealer. Without one the columns of all
+                parties, as the kit has them.
+            kit: whose randomness it is.
         """
 
     @abstractmethod

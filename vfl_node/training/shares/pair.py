@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.shares.machine import Wire
@@ -74,34 +74,40 @@ class MetPair:
 
     Attributes:
         tools: keys of both parties.
+        context: of all masks, hexadecimal.
         kit: of operations.
         log: of what was opened.
         setup, offline, online: what each phase has sent.
     """
 
     session: Session
+    context: str
     tools: PairTools
     kit: PairKit
     log: OpeningLog
     setup: PhaseWire
     offline: PhaseWire
     online: PhaseWire
-    _machine: Callable[[Wire], PairParty]
+    _new_machine: Callable[[Wire, str], PairParty]
     _stock: MadeAhead | None = field(default=None)
+
+    def under(self, context: bytes) -> MetPair:
+        """The same keys, for values that are made of other things."""
+        return replace(self, context=context.hex(), _stock=None)
 
     async def swap_columns(self, own: Ring, rows: int, widths: Sequence[int], tile_rows: int) -> list[BlockMatrix]:
         """Each party's columns, for the other one as ciphertexts. Raises ProtocolError (``E_COUNT``)."""
-        machine = self._machine(self.setup)
+        machine = self._new_machine(self.setup, self.context)
         machine.begin("columns")
         async with self.setup.timed():
             return await swap_columns(machine, self.tools, own, rows, widths, tile_rows, FRACTION)
 
     def party(self, program: Program) -> PairParty:
         """The machine for a program, which says itself what is to be made ahead."""
-        maker = self._machine(self.offline)
+        maker = self._new_machine(self.offline, self.context)
         folder = self.session.attempt.folder / "ahead"
         self._stock = MadeAhead(maker, self.tools, look_ahead(program), ROOM_BYTES, folder, self.offline.timed)
-        party = self._machine(self.online)
+        party = self._new_machine(self.online, self.context)
         party.stock = self._stock
         return party
 
@@ -138,15 +144,18 @@ async def meet_pair(session: Session, context: bytes, common: bytes) -> AsyncIte
     secret, both = session.randomness.derive(f"pair {context.hex()}"), Randomness(common)
     log = OpeningLog(session.attempt.folder / "openings", hashlib.sha256(b"vfl-node pair" + context).digest())
 
-    def machine(phase: Wire) -> PairParty:
-        return PairParty(place, secret, phase, context.hex(), log.check, both)
+    def machine(phase: Wire, of: str) -> PairParty:
+        def check(section: str, number: int, opened: Sequence[Ring]) -> None:
+            log.check(f"{of} {section}", number, opened)
+
+        return PairParty(place, secret, phase, of, check, both)
 
     try:
-        setup = machine(phases[0])
+        setup = machine(phases[0], context.hex())
         setup.begin("keys")
         async with phases[0].timed():
             tools = await swap_keys(setup, secret.derive("keys"))
         assert tools is not None
-        yield MetPair(session, tools, PairKit(tools), log, *phases, machine)
+        yield MetPair(session, context.hex(), tools, PairKit(tools), log, *phases, machine)
     finally:
         log.close()

@@ -20,6 +20,7 @@ from typing_extensions import override
 
 from vfl_node.crypto.shares.bits import Bits
 from vfl_node.crypto.shares.cells import mask_cells
+from vfl_node.crypto.shares.kits import DEALT, Kit
 from vfl_node.crypto.shares.machine import ShareMachine
 from vfl_node.crypto.shares.ring import Ring
 from vfl_node.crypto.shares.sizes import words_of
@@ -59,7 +60,7 @@ class TreesForm(AnswerForm):
         return shapes_of(train.outputs, train.trees, train.depth, width)
 
     @override
-    async def score(self, machine: ShareMachine, shares: Sequence[Ring], rows: int, own: NDArray[Any] | None) -> Shared:
+    async def score(self, machine: ShareMachine, shares: Sequence[Ring], rows: int, own: Any, kit: Kit = DEALT) -> Shared:
         candidates = Candidates(own, self._left) if own is not None else None
         cells = [
             await mask_cells(machine, owner, rows, width, candidates if machine.place == owner else None)

@@ -12,14 +12,12 @@ from vfl_node.crypto.shares.kits import Counted, Curved
 from vfl_node.crypto.shares.machine import ShareMachine
 from vfl_node.crypto.shares.operation import DEALER, Drawn, Material, Operation, Shape
 from vfl_node.crypto.shares.paired import counts, curves, operations
+from vfl_node.crypto.shares.paired.blocks import LARGEST_BLOCK
 from vfl_node.crypto.shares.paired.tools import SEED_WORDS, BlockMatrix, PairTools, nothing
 from vfl_node.crypto.shares.ring import Ring
 from vfl_node.crypto.shares.sines import Series
 from vfl_node.crypto.shares.tallies import Level
 from vfl_node.crypto.shares.values import Shared
-
-LARGEST_BLOCK = 4096
-"""Rows of a block at most; smaller ones have a power of two."""
 
 
 @dataclass(frozen=True, eq=False)

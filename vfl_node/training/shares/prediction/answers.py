@@ -45,8 +45,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from vfl_node.crypto.shares.kits import DEALT, Kit
 from vfl_node.crypto.shares.machine import ShareMachine
-from vfl_node.crypto.shares.operations import reveal, truncate
+from vfl_node.crypto.shares.operations import reveal
 from vfl_node.crypto.shares.ring import BITS, BYTES, Ring
 from vfl_node.crypto.shares.sines import TABLES_DIGEST
 from vfl_node.crypto.shares.values import Shared
@@ -95,9 +96,10 @@ async def answer(
     form: AnswerForm,
     shares: Sequence[Ring],
     rows: int,
-    own: NDArray[Any] | None,
+    own: Any,
     offset: Ring | None,
     to: int,
+    kit: Kit = DEALT,
 ) -> Ring:
     """The scores of a batch, uint64[rows, K] below 2⁹, at the party at place ``to``; zeros elsewhere.
 
@@ -106,16 +108,17 @@ async def answer(
         form: of the model.
         shares: of it; zeros at the dealer.
         rows: of the batch.
-        own: this party's columns, [rows, d]; None at the dealer.
+        own: this party's columns, [rows, d]; None at the dealer. Without one the columns of all, as the kit has them.
         offset: as :func:`offsets`; None at the dealer and at the party that asks.
         to: place of the party that asks; of no meaning at the dealer.
+        kit: whose randomness it is.
     """
     machine.begin(SECTION)
-    z = await form.score(machine, shares, rows, own)
+    z = await form.score(machine, shares, rows, own, kit)
     bits = z.fraction - step_bits(form)
     if offset is not None:
         z += Shared((offset >> np.uint64(BITS - bits)) - np.uint64(1 << (bits - 1)), z.fraction)
-    (cut,) = await machine.run(truncate(z, bits))
+    (cut,) = await machine.run(kit.truncate(z, bits))
     (low,) = await machine.run(reveal(cut, to, ANSWER_BITS))
     return np.asarray(low, dtype=np.uint64)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import replace
 from hashlib import blake2b
 from typing import Any, ClassVar
 
@@ -14,7 +15,9 @@ from typing_extensions import override
 
 from vfl_node.alignment.alignment import NOT_MINE, Alignment
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.crypto.shares.machine import Party
+from vfl_node.crypto.shares.machine import Party, ShareMachine
+from vfl_node.crypto.shares.paired.blocks import fill, tile_rows
+from vfl_node.crypto.shares.paired.kit import PairKit
 from vfl_node.crypto.shares.ring import Ring
 from vfl_node.data.tables import Table
 from vfl_node.errors import ProtocolError
@@ -27,7 +30,8 @@ from vfl_node.training.prediction.shown import DisclosureGuard, OutgoingBatch, n
 from vfl_node.training.prediction.sides import Positions, Probabilities, ServiceSide, ServiceTerms
 from vfl_node.training.predictor import Names, StoredModel
 from vfl_node.training.shares.config import SharesConfig
-from vfl_node.training.shares.kept import KeptModel
+from vfl_node.training.shares.kept import AnswerForm, KeptModel
+from vfl_node.training.shares.pair import MetPair
 from vfl_node.training.shares.prediction import answers
 from vfl_node.transport.generated.vfl.v1.shares_pb2 import AnswerContext, AnswerInputs, AnswerTerms
 
@@ -65,6 +69,67 @@ class ShareSide(ServiceSide):
         return [row.tobytes() for row in self.columns(positions)]
 
 
+class DealtAnswers:
+    """Computes batches with what the coordinator deals.
+
+    Args:
+        session: this party's.
+        form: of the model.
+        masks: their seed, which the dealer knows, too.
+        log: of what was opened.
+    """
+
+    def __init__(self, session: Session, form: AnswerForm, masks: Randomness, log: OpeningLog) -> None:
+        dealer, channels, parties = session.coordinator, list(session.data_peers.values()), session.job.parties.data
+        assert dealer is not None
+        self.log, self._form, self._masks, self._dealer = log, form, masks, dealer
+        self._place, self._count = parties.index(session.name), len(parties)
+        self.wire = PairWire(self._place, channels[0]) if len(parties) == 2 else StarWire(self._place, channels)
+
+    async def answer(
+        self, terms: AnswerTerms, shares: Sequence[Ring], columns: NDArray[Any], offset: Ring | None, to: int
+    ) -> Ring:
+        """The low bits of a batch's scores, as :func:`~.answers.answer`."""
+        context, corrections = answers.masks_of(terms), DealtCorrections(self._dealer)
+
+        def check_opening(section: str, number: int, opened: Sequence[Ring]) -> None:
+            self.log.check(f"{context} {section}", number, opened)
+
+        party = Party(self._place, self._count, self._masks, self.wire, corrections, context, check_opening)
+        await self._dealer.send(terms)
+        low = await answers.answer(party, self._form, shares, len(columns), columns, offset, to)
+        await corrections.finish()
+        return low
+
+
+class PairedAnswers:
+    """Computes batches with what both parties make themselves.
+
+    Args:
+        pair: both, with their keys.
+        form: of the model.
+    """
+
+    def __init__(self, pair: MetPair, form: AnswerForm) -> None:
+        self.log, self._pair, self._form = pair.log, pair, form
+
+    async def answer(
+        self, terms: AnswerTerms, shares: Sequence[Ring], columns: NDArray[Any], offset: Ring | None, to: int
+    ) -> Ring:
+        """As :meth:`DealtAnswers.answer`."""
+        pair, count = self._pair.under(bytes.fromhex(answers.masks_of(terms))), len(columns)
+        rows = fill(count, size := tile_rows(count))
+        whole = np.concatenate([columns, np.zeros((rows - count, columns.shape[1]), np.uint64)])
+        held = await pair.swap_columns(whole, rows, self._form.widths, size)
+        unknown = [replace(matrix, part=None) for matrix in held]
+        nothing = [np.zeros(shape, np.uint64) for shape in self._form.shapes]
+
+        async def program(machine: ShareMachine) -> None:
+            await answers.answer(machine, self._form, nothing, count, unknown, None, to, PairKit())
+
+        return await answers.answer(pair.party(program), self._form, shares, count, held, offset, to, pair.kit)
+
+
 class AnswerExchange:
     """As :class:`vfl_node.training.prediction.exchange.Exchanging`.
 
@@ -73,22 +138,17 @@ class AnswerExchange:
         trained: the job that trained the model.
         kept: this party's part of it.
         side: its columns.
-        masks: their seed, which the dealer knows, too.
-        log: of what was opened.
+        answering: computes a batch.
     """
 
     def __init__(
-        self, session: Session, trained: Job, kept: KeptModel, side: ShareSide, masks: Randomness, log: OpeningLog
+        self, session: Session, trained: Job, kept: KeptModel, side: ShareSide, answering: DealtAnswers | PairedAnswers
     ) -> None:
-        dealer = session.coordinator
-        assert dealer is not None
         self.side, self.asking = side, Asking.from_session(session)
         self._session, self._trained, self._train = session, trained, SharesConfig.section_of(trained)
-        self._kept, self._masks, self._log, self._dealer = kept, masks, log, dealer
+        self._kept, self._answering = kept, answering
         self._parties, self._channels = session.job.parties, list(session.data_peers.values())
         self._place, self._asker = kept.stored.place, self._parties.data.index(str(session.job.asker))
-        pair = len(self._parties.data) == 2
-        self.wire = PairWire(self._place, self._channels[0]) if pair else StarWire(self._place, self._channels)
         self._salt = session.randomness.derive("salt of answers").bytes(32)
         secret = bytes.fromhex(kept.stored.salt)
         self._mark_key, self._offset_key = (hashlib.sha256(use + secret).digest() for use in (b"marks", b"offsets"))
@@ -117,7 +177,7 @@ class AnswerExchange:
             context = answers.context_of(self._session.job, self._trained, batch.number, rows, widths, commitments, digests)
             shapes.append(AnswerTerms(rows=rows, widths=widths, context=context))
         low = [await self._answer(*each) for each in zip(batches, shapes, contexts, strict=True)]
-        self._log.keep()
+        self._answering.log.keep()
         if self.asking.asker:
             return []
         form, target = self._kept.form, self._kept.stored.target
@@ -128,20 +188,11 @@ class AnswerExchange:
         return np.concatenate([np.empty((0, *self.side.terms.outputs)), *parts])
 
     async def _answer(self, batch: PredictionBatch, terms: AnswerTerms, said: AnswerContext) -> Ring:
-        context, corrections = answers.masks_of(terms), DealtCorrections(self._dealer)
-
-        def check_opening(section: str, number: int, opened: Sequence[Ring]) -> None:
-            self._log.check(f"{context} {section}", number, opened)
-
-        party = Party(self._place, len(self._parties.data), self._masks, self.wire, corrections, context, check_opening)
         columns, offset = self.side.columns(_positions(batch)), None
         if self.asking.asker:
             own, outputs = self.side.own(_positions(batch)), self._kept.form.outputs
             offset = answers.offsets(self._offset_key, self._offset_names(batch, said), own, outputs)
-        await self._dealer.send(terms)
-        low = await answers.answer(party, self._kept.form, self._kept.shares, len(columns), columns, offset, self._asker)
-        await corrections.finish()
-        return low
+        return await self._answering.answer(terms, self._kept.shares, columns, offset, self._asker)
 
     async def _agree(self, batches: Sequence[PredictionBatch]) -> list[AnswerContext]:
         """The digests of all for each batch; before anything else is sent of it, its rows are counted."""

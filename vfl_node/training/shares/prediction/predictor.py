@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import ClassVar
 
 from vfl_node.alignment.alignment import Alignment
@@ -43,8 +43,9 @@ from vfl_node.training.predictor import (
 )
 from vfl_node.training.shares import agreement
 from vfl_node.training.shares.kept import AnswerForm, KeptModel
+from vfl_node.training.shares.pair import meet_pair
 from vfl_node.training.shares.prediction.dealing import AnswerDealing
-from vfl_node.training.shares.prediction.exchange import AnswerExchange, ShareSide
+from vfl_node.training.shares.prediction.exchange import AnswerExchange, DealtAnswers, PairedAnswers, ShareSide
 from vfl_node.transport.generated.vfl.v1.shares_pb2 import AnswerTerms, DealerSeed
 
 
@@ -118,7 +119,6 @@ async def _exchange(
 ) -> AsyncIterator[AnswerExchange]:
     """What answers batches with a party's part of a model, once all parties' shares are known to be those of the training."""
     job, dealer = session.job, session.coordinator
-    assert dealer is not None
     assert job.predict is not None
     check_allowed(job, model.job.serve)
     if session.name != job.asker:
@@ -128,6 +128,13 @@ async def _exchange(
     side = ShareSide(model, kept, alignment, table)
     async with session.phase("shares"):
         await kept.compare(session)
+    if dealer is None:
+        context = hashlib.sha256(f"answers {job.digest()} {' '.join(kept.stored.commitments)}".encode()).digest()
+        async with AsyncExitStack() as met:
+            async with session.phase("keys"):
+                pair = await met.enter_async_context(meet_pair(session, context, hashlib.sha256(b"zero" + context).digest()))
+            yield AnswerExchange(session, model.job, kept, side, PairedAnswers(pair, kept.form))
+        return
     async with dealer.phase("deal"):
         masks = (await dealer.receive(DealerSeed)).seed
         if len(masks) != agreement.DIGEST_BYTES:
@@ -136,7 +143,7 @@ async def _exchange(
         session.attempt.pins.check(f"masks of {dealer.peer}", digest)
         log = OpeningLog(session.attempt.folder / "openings", digest)
         try:
-            yield AnswerExchange(session, model.job, kept, side, Randomness(masks), log)
+            yield AnswerExchange(session, model.job, kept, side, DealtAnswers(session, kept.form, Randomness(masks), log))
         finally:
             log.close()
         await dealer.send(AnswerTerms())

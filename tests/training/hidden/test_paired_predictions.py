@@ -1,0 +1,50 @@
+"""Predictions of two parties without a coordinator: the asker gets the model's own score to some steps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.training.hidden.answering import errors_of, new_records, trained
+from tests.training.hidden.test_paired import PARTIES
+from tests.training.hidden.test_predictions import bare
+from vfl_node.training.predictor import Predicted
+from vfl_node.training.shares.prediction import answers
+
+KINDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "classes": ({"classes": 3, "reveal": "none"}, {"classes": 3}),
+    "numbers": ({"task": "regression"}, {"numbers": True}),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("to", ["active", "passive"])
+def test_the_asker_gets_the_models_scores(world: Any, attempt: Any, kind: str, to: str) -> None:
+    train, people = KINDS[kind]
+    asked = trained(world, attempt, 2, {**PARTIES, **train}, **people)
+    step = 2.0 ** -answers.step_bits(asked.kept("clinic").form)
+    request, positions = asked.all_rows(to)
+    with bare():
+        results = asked.talk(to, request)
+    assert errors_of(results) == {}
+    assert request.answered is not None
+    found, expected = request.answered.reshape(len(positions), -1), asked.scores(positions)
+    assert np.abs(found - expected).max() < 1.5 * step + 1e-4
+    again, _ = asked.all_rows(to)
+    with bare():
+        assert errors_of(asked.talk(to, again)) == {}
+    assert np.array_equal(again.answered, request.answered)  # the same values under the same masks
+
+
+def test_new_records_are_predicted(world: Any, attempt: Any) -> None:
+    asked = trained(world, attempt, 2, {**PARTIES, "reveal": "none"})
+    data = new_records(asked, 30)
+    with bare():
+        results = asked.once("active", data)
+    assert errors_of(results) == {}
+    found = results["clinic"]
+    assert isinstance(found, Predicted)
+    expected = asked.scores(np.arange(30), data)[:, 0]
+    assert np.abs(found.probabilities - expected[np.argsort(data["clinic"][1].rows)]).max() < 2 / 16
