@@ -73,7 +73,7 @@ class PairSent(NamedTuple):
     @property
     def phases(self) -> dict[str, Sent]:
         """By their names."""
-        return dict(zip(PHASES, self, strict=False))
+        return dict(zip(PHASES, (self.setup, self.offline, self.online), strict=True))
 
 
 @lru_cache(maxsize=16)
@@ -113,7 +113,8 @@ def exchange(
     of_measuring = (
         _piecewise(lambda rows: run(0, rows), nothing, measured, LARGEST_BLOCK, size) if bins else (Sent(), Sent(), 0)
     )
-    online, offline = (nothing[at].add(of_step[at], steps).add(of_measuring[at]) for at in (0, 1))
+    online = nothing[0].add(of_step[0], steps).add(of_measuring[0])
+    offline = nothing[1].add(of_step[1], steps).add(of_measuring[1])
     setup = _count_setup(form.widths, size, (trained + tested) // size)
     return PairSent(setup, offline, online, of_step[2])
 

@@ -140,7 +140,7 @@ async def meet_pair(session: Session, context: bytes, common: bytes) -> AsyncIte
     place = session.job.parties.data.index(session.name)
     (channel,) = session.data_peers.values()
     wire, clock = PairWire(place, channel), session.machine.clock
-    phases = [PhaseWire(wire, clock) for _ in range(3)]
+    setup_wire, offline, online = (PhaseWire(wire, clock) for _ in range(3))
     secret, both = session.randomness.derive(f"pair {context.hex()}"), Randomness(common)
     log = OpeningLog(session.attempt.folder / "openings", hashlib.sha256(b"vfl-node pair" + context).digest())
 
@@ -151,11 +151,11 @@ async def meet_pair(session: Session, context: bytes, common: bytes) -> AsyncIte
         return PairParty(place, secret, phase, of, check, both)
 
     try:
-        setup = machine(phases[0], context.hex())
+        setup = machine(setup_wire, context.hex())
         setup.begin("keys")
-        async with phases[0].timed():
+        async with setup_wire.timed():
             tools = await swap_keys(setup, secret.derive("keys"))
         assert tools is not None
-        yield MetPair(session, context.hex(), tools, PairKit(tools), log, *phases, machine)
+        yield MetPair(session, context.hex(), tools, PairKit(tools), log, setup_wire, offline, online, machine)
     finally:
         log.close()

@@ -11,7 +11,7 @@ Source: ours, from known parts; what is sent and why it tells nothing stands in 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -181,9 +181,10 @@ async def swap_keys(machine: ShareMachine, secret: Randomness | None) -> PairToo
     with reading("keys"):
         answer, chosen = base_receiver.answer(came[2 + other])
         theirs = PublicRingKey.from_bytes(LINEAR, came[other])
-        keys = own or {
-            name: PublicRingKey.from_bytes(ring, data) for (name, ring), data in zip(_ACTIVE.items(), of_active, strict=True)
-        }
+        theirs_of = zip(_ACTIVE.items(), of_active, strict=True)
+        keys: Mapping[str, SecretKey | PublicRingKey] = own
+        if not own:
+            keys = {name: PublicRingKey.from_bytes(ring, data) for (name, ring), data in theirs_of}
     answers = await machine.run(*(send(sender, ANSWER_BYTES, lambda: answer) for sender in (0, 1)))
     with reading("base transfers"):
         pairs = base_sender.pairs(answers[other])
