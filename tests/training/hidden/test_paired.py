@@ -1,15 +1,31 @@
-"""Training of two parties without a coordinator: the same model, and what goes wrong."""
+"""Training of two parties without a coordinator: the same model, restarts, and what is refused."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
 
-from tests.training.hidden.conftest import weights_of
+from tests.thorough import every
+from tests.training.hidden.conftest import NOISED, weights_of
+from tests.training.shares_attempts import KilledError, assert_same, cut, edits, kills, shares
+from vfl_node.crypto.shares.paired import operations, stock
+from vfl_node.crypto.shares.values import Shared
+from vfl_node.errors import ProtocolError, StateError, UsageError
+from vfl_node.session.openings import OpeningLog
+from vfl_node.session.pins import MemoryPins
+from vfl_node.training.hidden import paired_costs
+from vfl_node.training.hidden.config import Hidden
+from vfl_node.training.hidden.inputs import digest_of
+from vfl_node.transport.generated.vfl.v1.shares_pb2 import MaskedShares
 
 PARTIES = {"randomness": "parties"}
+WHOLE = {**PARTIES, "batch_size": 1 << 20}
+"""One batch of all rows: so it is the same one as a dealer's."""
+DIGEST = "vfl_node.training.hidden.trainer.digest_of"
 
 
 @pytest.mark.parametrize("protocol", ["psu", "psi", "apsi"])
@@ -20,3 +36,228 @@ def test_the_model_is_that_of_plain_training(world: Any, attempt: Any, protocol:
     results = run(over)
     for found, expected in zip(weights_of(results), run.reference(over), strict=True):
         assert np.abs(found - expected).max() < 2e-4
+
+
+@pytest.mark.parametrize(
+    ("protocol", "how", "people"),
+    [
+        ("psu", {}, {}),
+        ("psi", {"classes": 3}, {"classes": 3}),
+        ("apsi", {"task": "regression", "learning_rate": 0.2}, {"numbers": True}),
+        ("psu", {"loss": "taylor", "weight_decay": 0.05}, {}),
+    ],
+    ids=["exact", "classes", "numbers", "taylor"],
+)
+def test_the_model_is_that_of_a_dealer(
+    world: Any, attempt: Any, protocol: str, how: dict[str, Any], people: dict[str, Any]
+) -> None:
+    """Columns, labels, first weights and batches are the same; both round by coins of their own."""
+    over = world(2, protocol, people=300, **people)
+    ours, dealt = (weights_of(attempt({**WHOLE, **how, "randomness": by})(over)) for by in ("parties", "coordinator"))
+    for one, other in zip(ours, dealt, strict=True):
+        assert np.abs(one - other).max() < 2e-5
+        assert np.abs(other).max() > 0.05
+
+
+def test_metrics_are_those_of_a_dealer(world: Any, attempt: Any, silent: None, quiet: None) -> None:
+    over = world(2, "psu", people=900)
+    both = [attempt({**WHOLE, "randomness": by, "epochs": 12})(over)[0].results for by in ("parties", "coordinator")]
+    ours, dealt = (results.metrics for results in both)
+    assert ours["auc"] == pytest.approx(dealt["auc"], abs=0.02)  # other bins, in which rows fall by other coins
+    assert ours["nll"] == pytest.approx(dealt["nll"], abs=0.02)
+    assert ours["auc"] > 0.7
+
+
+@pytest.fixture
+def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both parties' noise is zero."""
+
+    def zeros(shape: Any, deviation: Any, fraction: int) -> Any:
+        made = draw(shape, deviation, fraction)
+        return replace(made, result=lambda *given: Shared(0 * made.result(*given).part, fraction))
+
+    draw = operations.draw_noise
+    monkeypatch.setattr(operations, "draw_noise", zeros)
+    monkeypatch.setattr(operations, "draw_gaussian", lambda seed, shape, deviation, fraction: np.zeros(shape, np.uint64))
+
+
+@pytest.mark.usefixtures("quiet")
+@pytest.mark.parametrize("columns", ["plain", "bins"])
+def test_without_the_noise_it_is_gradient_descent_over_bounded_rows(world: Any, attempt: Any, columns: str) -> None:
+    over, of = world(2, "psu", people=200), attempt({**PARTIES, **NOISED, "learning_rate": 1.0, "columns": columns})
+    results = of(over)
+    for found, expected in zip(weights_of(results), of.reference(over), strict=True):
+        assert np.abs(found - expected).max() < 1e-3
+
+
+def test_each_party_draws_noise_of_the_full_width(world: Any, attempt: Any) -> None:
+    """Each sees the other's in all that is opened; so the sum has twice the variance, and rates know that."""
+    drawn: dict[int, list[Any]] = {0: [], 1: []}
+    draw = operations.draw_gaussian
+
+    def noted(seed: Any, shape: Any, deviation: Any, fraction: int) -> Any:
+        made = draw(seed, shape, deviation, fraction)
+        if isinstance(deviation, float):
+            drawn[len(drawn[0]) > len(drawn[1])].append(made.view(np.int64).ravel() / (deviation * 2.0**fraction))
+        return made
+
+    over, of = world(2, "psu", people=100), attempt({**PARTIES, **NOISED, "epochs": 40})
+    with mock.patch.object(operations, "draw_gaussian", noted):
+        of(over)
+    everything = np.concatenate([*drawn[0], *drawn[1]])
+    assert len(everything) == 2 * 40 * (4 + 4)
+    assert abs(everything.std() - 1) < 6 / np.sqrt(2 * len(everything))  # six standard deviations: once in 10^9
+    train = Hidden.model_validate({"algorithm": "hidden", **PARTIES})
+    from vfl_node.training.hidden.descent import descent_of
+
+    ours, dealt = (descent_of(of, 2, 4000.0, 2) for of in (train, train.model_copy(update={"randomness": "coordinator"})))
+    assert ours.deviation == pytest.approx(dealt.deviation)
+    assert (ours.noise or 0) / ours.rate == pytest.approx(np.sqrt(2) * (dealt.noise or 0) / dealt.rate)
+
+
+@pytest.mark.parametrize("victim", ["clinic", "lab"])
+def test_killed_before_any_of_its_messages(world: Any, attempt: Any, victim: str) -> None:
+    """In setup, while something is made ahead, and online: what is sent again has the same bytes."""
+    over, train = world(people=40), {**PARTIES, "epochs": 2, "batch_size": 12}
+    uncut = attempt(train)
+    whole = uncut(over)
+    sent = {(a, b): set(shares(uncut, a, b)) for a, b in (("clinic", "lab"), ("lab", "clinic"))}
+    resumed_from = set()
+    for at in every(6, range(sum(entry.sender == victim for entry in uncut.transcript))):
+        first = attempt(train, tamper=kills(victim, at))
+        assert any(isinstance(result, KilledError) for result in first.raw(over))
+        second = first.again(over)
+        assert_same(second(over), whole)
+        resumed_from.add(second.resume_from)
+        for (a, b), messages in sent.items():
+            assert set(shares(first, a, b)) | set(shares(second, a, b)) <= messages
+    assert resumed_from == {None, "epoch-000001", "epoch-000002"}
+
+
+def test_what_has_no_place_in_memory_lies_on_the_disk(world: Any, attempt: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    over, train = world(people=60), {**PARTIES, "epochs": 3, "batch_size": 12}
+    whole = attempt(train)(over)
+    monkeypatch.setattr(stock, "MEMORY_BYTES", 0)
+    on_disk = attempt(train)
+    assert_same(on_disk(over), whole)
+    assert list((on_disk.state.folder_of("clinic") / "ahead").iterdir()) == []  # all of it was taken
+    read, damaged = stock.read_checked, []
+
+    def damage(path: Any, **how: Any) -> bytes:
+        if not damaged:
+            data = bytearray(path.read_bytes())
+            data[len(data) // 2] ^= 1
+            path.write_bytes(data)
+            damaged.append(path)
+        return read(path, **how)
+
+    monkeypatch.setattr(stock, "read_checked", damage)
+    with pytest.raises(StateError) as caught:
+        attempt(train)(over)
+    assert caught.value.code == "E_STATE_CORRUPT"
+
+
+def test_little_room_makes_the_same_model(world: Any, attempt: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    over, train = world(people=60), {**PARTIES, "epochs": 4, "batch_size": 12, "metrics_by": "none"}
+    plenty = attempt(train)(over)
+    monkeypatch.setattr("vfl_node.training.shares.pair.ROOM_BYTES", 1)
+    scarce = attempt(train)(over)
+    assert_same(scarce, plenty)
+    assert scarce[0].section.most_ahead < plenty[0].section.most_ahead / 2
+
+
+def test_other_columns_have_other_masks(world: Any, attempt: Any) -> None:
+    """With one context for both, errors and masks of a ciphertext cancel out; the control has one digest for both."""
+    over = world(people=60)
+    changed = over.changed("clinic")
+
+    def sent(of: Any, over: Any) -> np.ndarray:
+        of(over)
+        return np.frombuffer(b"".join(shares(of, "clinic", "lab")), "<u8")
+
+    for fresh in (True, False):
+        digest = mock.patch(DIGEST, digest_of if fresh else lambda own, mark: bytes(32))
+        with digest, mock.patch.object(MemoryPins, "check"), mock.patch.object(OpeningLog, "check"):
+            one, again, other = (sent(attempt(PARTIES), table) for table in (over, over, changed))
+        assert np.array_equal(one, again)
+        same = (one == other).mean()
+        assert same < 0.01 if fresh else same > 0.2
+
+
+@pytest.mark.parametrize(
+    ("edit", "at", "code"),
+    [
+        (cut(8), 0, "E_COUNT"),
+        (lambda message: setattr(message, "values", b"\xff" * len(message.values)), 0, "E_COUNT"),
+        (lambda message: setattr(message, "values", bytes(len(message.values))), 1, "E_COUNT"),
+        (lambda message: setattr(message, "values", b"\xff" * len(message.values)), 2, "E_COUNT"),
+    ],
+    ids=["short", "no residues", "no points", "no columns"],
+)
+def test_what_is_no_key_and_no_ciphertext_is_refused(world: Any, attempt: Any, edit: Any, at: int, code: str) -> None:
+    over = world(people=60)
+    with pytest.raises(ProtocolError) as caught:
+        attempt(PARTIES, tamper=edits("clinic", MaskedShares, edit, at))(over)
+    assert caught.value.code == code
+
+
+@pytest.mark.usefixtures("small_messages")
+def test_a_party_that_repeats_itself_otherwise_is_refused(world: Any, attempt: Any) -> None:
+    over = world(people=60)
+    first = attempt(PARTIES, tamper=kills("lab", 60))
+    first.raw(over)
+
+    def flip(message: Any) -> None:
+        message.values = bytes([message.values[0] ^ 1]) + message.values[1:]
+
+    with pytest.raises((StateError, ProtocolError)) as caught:
+        first.again(over, tamper=edits("clinic", MaskedShares, flip, 9))(over)
+    assert caught.value.code in ("E_REPLAY", "E_COUNT")
+
+
+def test_a_model_that_has_diverged_has_no_metrics(world: Any, attempt: Any, silent: None, quiet: None) -> None:
+    over = world(2, "psu", people=600)
+    results = attempt({**WHOLE, "learning_rate": 30.0, "momentum": 0.0, "loss": "taylor", "epochs": 6})(over)
+    assert any("no metric is said" in text for text in results[0].warnings)
+    assert set(results[0].results.metrics.values()) == {None}
+
+
+def test_more_than_the_noise_hides_is_refused(world: Any, attempt: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(paired_costs, "LIMIT", -60.0)
+    with pytest.raises(UsageError, match="than the noise of answers hides"):
+        attempt(PARTIES)(world(people=60))
+
+
+@pytest.mark.parametrize(
+    ("train", "parties", "said"),
+    [
+        ({"layers": [4], "epsilon": None}, ["lab"], "leave layers out"),
+        ({"dealer_audit": 0.1}, ["lab"], "there is none"),
+        ({}, ["lab", "insurer"], "is for one passive party"),
+    ],
+    ids=["layers", "audit", "parties"],
+)
+def test_what_two_parties_cannot_do_is_refused(train: dict[str, Any], parties: list[str], said: str) -> None:
+    from vfl_node.job import Job
+
+    job = {
+        "name": "trial",
+        "parties": {"active": "clinic", "passive": parties},
+        "align": {"protocol": "psi"},
+        "train": {"algorithm": "hidden", **PARTIES, **train},
+    }
+    with pytest.raises(ValueError, match=said):
+        Job.model_validate(job)
+
+
+def test_a_coordinator_has_no_part_in_it() -> None:
+    from vfl_node.job import Job
+
+    job = {"name": "trial", "parties": {"active": "clinic", "passive": "lab"}, "train": {"algorithm": "hidden"}}
+    with pytest.raises(ValueError, match="needs a third party"):
+        Job.model_validate(job)
+    alone = Job.model_validate({**job, "train": {"algorithm": "hidden", **PARTIES}})
+    assert alone.parties.coordinator is None
+    idle = {**job, "parties": {**job["parties"], "coordinator": "hub"}, "train": {"algorithm": "hidden", **PARTIES}}
+    with pytest.raises(ValueError, match=r"parties.coordinator takes part in .* hidden with randomness: coordinator"):
+        Job.model_validate(idle)

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from vfl_node.crypto.shares.machine import Counter
-from vfl_node.crypto.shares.paired.blocks import fill, tile_rows
+from vfl_node.crypto.shares.paired.blocks import block_rows, fill
 from vfl_node.crypto.shares.tallies import rows_at_once
 from vfl_node.job.alignment import ALIGNMENTS
 from vfl_node.job.costs import Beside, TrainingCost
@@ -28,7 +28,7 @@ from vfl_node.training.hidden.config import Hidden
 from vfl_node.training.hidden.descent import Descent, descent_of, describe_noise
 from vfl_node.training.hidden.memory import ROWS_AT_ONCE
 from vfl_node.training.hidden.network import Form
-from vfl_node.training.hidden.terms import batch_of
+from vfl_node.training.hidden.terms import MOST_MEASURED, batch_of
 from vfl_node.training.schedule import Schedule
 from vfl_node.training.shares.metric_noise import MetricNoise
 
@@ -211,8 +211,8 @@ def _paired_cost(train: Hidden, evaluate: Evaluate, m: int, protocol: str, besid
     epochs, widths = descent_of(*of_all).steps, memory.widths(1, beside)
     if not trained:
         return TrainingCost(0, 0, 0, 0, 0)  # refused: there is nothing to train on
-    block, measures = tile_rows(size), train.metrics_by == "histogram"
-    whole, tested = fill(trained, block), fill(held_out, block) if measures else 0
+    block, measures = block_rows(size), train.metrics_by == "histogram"
+    whole, tested = max(fill(trained, block), size), fill(min(held_out, MOST_MEASURED), block) if measures else 0
     steps = whole // size
     sent = paired_costs.exchange(
         Form(widths, train.layers, train.outputs, train.form_loss),

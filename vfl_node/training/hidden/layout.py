@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.crypto.shares.paired.blocks import fill, tile_rows
+from vfl_node.crypto.shares.paired.blocks import block_rows, fill, tile_rows
 from vfl_node.crypto.shares.ring import Ring
 from vfl_node.process import failpoints
 from vfl_node.training.schedule import Schedule
@@ -28,6 +28,8 @@ Positions = NDArray[np.int64]
 def batch_rows(batch: int, trained: int) -> int:
     """Rows of a batch as whole blocks, of about so many, and of all rows trained on at most."""
     size = tile_rows(min(batch, trained))
+    if batch >= trained:
+        return fill(trained, size)  # a step over all rows is one over all of them
     return min(max(size, round(batch / size) * size), fill(trained, size))
 
 
@@ -50,9 +52,9 @@ class BlockLayout:
     @classmethod
     def make(cls, schedule: Schedule, training: Positions, testing: Positions, batch: int) -> BlockLayout:
         """The layout of rows trained on and measured on, if any are, for batches of so many rows, whole blocks."""
-        size, held_out = tile_rows(batch), not np.array_equal(training, testing)
+        size, held_out = block_rows(batch), not np.array_equal(training, testing)
         turned = training[Randomness(schedule.derive("blocks")).permutation(len(training))]
-        trained = fill(len(training), size)
+        trained = max(fill(len(training), size), batch)
         parts = [turned, np.full(trained - len(training), -1, np.int64)]
         if held_out:
             parts += [testing, np.full(fill(len(testing), size) - len(testing), -1, np.int64)]

@@ -18,7 +18,7 @@ from vfl_node.crypto.lattice.flooding import LIMIT, log2_distance, slot_terms
 from vfl_node.crypto.lattice.parameters import LINEAR, MONOMIALS, SLOTS, N
 from vfl_node.crypto.lattice.sizes import Tiles
 from vfl_node.crypto.shares.machine import Cost, ShareMachine
-from vfl_node.crypto.shares.paired.blocks import LARGEST_BLOCK, tile_rows
+from vfl_node.crypto.shares.paired.blocks import LARGEST_BLOCK, block_rows
 from vfl_node.crypto.shares.paired.kit import OwnBits, PairKit
 from vfl_node.crypto.shares.paired.machine import PairCounter, count_program
 from vfl_node.crypto.shares.paired.tools import BlockMatrix, swap_columns, swap_keys
@@ -100,7 +100,7 @@ def exchange(
         batch: rows of a step, whole blocks.
         steps: how many.
     """
-    size = tile_rows(batch)
+    size = block_rows(batch)
     measured = tested or trained
 
     def run(batch: int, measured: int) -> tuple[Sent, Sent, int]:

@@ -76,7 +76,7 @@ class HiddenSection(TrainerSection):
         return TrainingWords(
             leaks=LEAKS,
             figures=(Figure(self.rounds or 0, "rounds in shares"),),
-            remarks=(EXPERIMENTAL, *((self.privacy.text,) if self.privacy else ())),
+            remarks=(self.privacy.text,) if self.privacy else (),
             panel=Panel(
                 "In shares, without a coordinator (experimental)",
                 "No value of a row was opened but under a mask of its own. Both data parties made all randomness: no "

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from typing_extensions import override
 
+from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.shares.machine import Dealer
 from vfl_node.job import Job
 from vfl_node.ledger import Disclosure
@@ -28,6 +29,10 @@ from vfl_node.transport.generated.vfl.v1.shares_pb2 import DealingTerms, ShareCo
 
 VERSION = 5
 """The version of the computation: another one computes other values in the same places, so masks must be others."""
+
+
+MOST_MEASURED = 8192
+"""Rows that a model is measured on without a coordinator: each takes 24 kB, so more of those held out are not measured on."""
 
 
 def batch_of(train: Hidden, rows: int, trained: int, shared: int | None) -> tuple[int, float]:
@@ -70,6 +75,9 @@ class HiddenProgram(Program[HiddenPlan]):
         schedule = Schedule(said.schedule, said.rows, train.seed, said.split or None)
         training, testing = schedule.split(0, job.evaluate.test_fraction)
         testing = testing if train.metrics_by == "histogram" else testing[:0]
+        if not train.coordinated and len(testing) > MOST_MEASURED:
+            chosen = Randomness(schedule.derive("measured")).permutation(len(testing))[:MOST_MEASURED]
+            testing = testing[np.sort(chosen)]
         blocks = None if train.coordinated else BlockLayout.make(schedule, training, testing, said.batch_rows)
         if blocks:
             training, testing = np.arange(blocks.trained), blocks.tested

@@ -37,7 +37,7 @@ from vfl_node.training.hidden.disclosures import HiddenNumbers, learns
 from vfl_node.training.hidden.inputs import Inputs, digest_of, first_parts, prepare
 from vfl_node.training.hidden.network import Form
 from vfl_node.training.hidden.paired_costs import check_flood
-from vfl_node.training.hidden.section import HiddenSection
+from vfl_node.training.hidden.section import EXPERIMENTAL, HiddenSection
 from vfl_node.training.hidden.terms import HiddenProgram
 from vfl_node.training.intervals import Output
 from vfl_node.training.own_rows import OwnRows
@@ -239,7 +239,8 @@ class _Training:
         numbers = HiddenNumbers(plan.rows, plan.form.widths, outcome.measured, data.number, said, plan.noise_of_weight)
         count, steps = outcome.measured, plan.epochs * len(plan.batches(0)) - (section.audited or 0)
         found = measure(session.job, outcome.tallies, inputs.scale, inputs.spread)
-        doubts = (*inputs.warnings, *terms.doubts(session.job, plan))
+        doubts = () if self._train.coordinated else (EXPERIMENTAL,)
+        doubts += (*inputs.warnings, *terms.doubts(session.job, plan))
         doubts += warnings(session.job, data.alignment.common, outcome.tallies, found)
         doubts += (ALL_CHECKED,) * (steps == 0)
         for text in doubts:

@@ -21,6 +21,11 @@ def tile_rows(batch: int) -> int:
     )
 
 
+def block_rows(batch: int) -> int:
+    """Rows of a block for batches of exactly so many: they are whole blocks."""
+    return min(tile_rows(batch), batch & -batch)
+
+
 def fill(rows: int, size: int) -> int:
     """The next multiple of a block's rows."""
     return -(-rows // size) * size

@@ -149,6 +149,16 @@ async def _exchange(
         await dealer.send(AnswerTerms())
 
 
+DEVIATION = Disclosure(
+    "deviation",
+    None,
+    "nothing more, if both parties follow the protocol. A party that sends a public key that is none, or errors larger than "
+    "allowed, could read the other's masks, and with them columns' sums and its shares of weights. This way to predict is "
+    "experimental",
+)
+"""Of two parties without a coordinator."""
+
+
 def learnt(job: Job, exchanged: ServiceCount | Predicted) -> Mapping[str, tuple[Disclosure, ...]]:
     """Party → what it learnt; the coordinator, too."""
     parties, asker = job.parties, str(job.asker)
@@ -174,7 +184,8 @@ def learnt(job: Job, exchanged: ServiceCount | Predicted) -> Mapping[str, tuple[
         "(budgets.models_served). "
         "From enough answers the weights can be computed",
     )
-    entries = {name: (masked, scores) if name == asker else (masked, about) for name in parties.data}
+    alone = () if parties.coordinator else (DEVIATION,)
+    entries = {name: (masked, scores if name == asker else about, *alone) for name in parties.data}
     dealer = Disclosure(
         "shapes",
         rows,
