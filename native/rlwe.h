@@ -1,7 +1,9 @@
 /* Transforms, encryption and answers, for LANES residues at a time, of which load, times, product and the rest are defined before.
  *
  * There is no branch and no address that depends on a secret, and no division. Places, counts and moduli are public. Residues are
- * below their prime where a function begins and ends; lazy ones stay below 4p < 2^52 between.
+ * below their prime where a function begins and ends. Lazy ones stay below 4p < 2^52 between where lanes have 52 bits. Where they have
+ * 64, nothing is reduced within a transform: a layer adds 2p, so that 13 layers stay below 27p < 2^55, and the reverse doubles the
+ * bound, so that they stay below 2^13 p < 2^63.
  */
 #ifndef VFL_RLWE_H
 #define VFL_RLWE_H
@@ -12,18 +14,18 @@
 
 #define TERMS 15 /* that are summed before they are reduced: upper halves, below 2^48, and carries stay below 2^52 together */
 
-/* (x, y) -> (x + w y, x - w y), all below 4p. */
+/* (x, y) -> (x + w y, x - w y). */
 static inline void butterfly(lanes *x, lanes *y, lane_factor f, lanes p, lanes p2) {
-    lanes u = less(*x, p2), v = times(*y, f, p);
+    lanes u = kept(*x, p2), v = times(*y, f, p);
     *x = add(u, v);
     *y = add(sub(u, v), p2);
 }
 
-/* (x, y) -> (x + y, w (x - y)), all below 2p. */
-static inline void inverse_butterfly(lanes *x, lanes *y, lane_factor f, lanes p, lanes p2) {
+/* (x, y) -> (x + y, w (x - y)), both below the bound, a multiple of p. */
+static inline void inverse_butterfly(lanes *x, lanes *y, lane_factor f, lanes p, lanes bound) {
     lanes u = *x, v = *y;
-    *x = less(add(u, v), p2);
-    *y = times(add(sub(u, v), p2), f, p);
+    *x = kept(add(u, v), bound);
+    *y = times(add(sub(u, v), bound), f, p);
 }
 
 /* The values at odd powers of the root, bits of their places reversed. Two layers at a time; last_layers does those within LANES. */
@@ -53,9 +55,9 @@ static void ntt(uint64_t *a, const modulus *m) {
 
 /* The reverse. */
 static void inverse_ntt(uint64_t *a, const modulus *m) {
-    lanes p = all(m->p), p2 = all(2 * m->p);
+    lanes p = all(m->p), bound = all(2 * m->p);
     first_layers(a, m);
-    for (size_t apart = LANES == 1 ? 2 : LANES; apart < N; apart *= 4)
+    for (size_t apart = LANES == 1 ? 2 : LANES; apart < N; apart *= 4, bound = next(next(bound)))
         for (size_t i = 0, groups = N / (4 * apart); i < groups; i++) {
             size_t at = groups + i;
             lane_factor f = same_factor(m->inverse[at], m->inverse_quotient[at]),
@@ -64,10 +66,10 @@ static void inverse_ntt(uint64_t *a, const modulus *m) {
             uint64_t *x = a + 4 * i * apart;
             for (size_t j = 0; j < apart; j += LANES) {
                 lanes x0 = load(x + j), x1 = load(x + j + apart), x2 = load(x + j + 2 * apart), x3 = load(x + j + 3 * apart);
-                inverse_butterfly(&x0, &x1, g, p, p2);
-                inverse_butterfly(&x2, &x3, h, p, p2);
-                inverse_butterfly(&x0, &x2, f, p, p2);
-                inverse_butterfly(&x1, &x3, f, p, p2);
+                inverse_butterfly(&x0, &x1, g, p, bound);
+                inverse_butterfly(&x2, &x3, h, p, bound);
+                inverse_butterfly(&x0, &x2, f, p, next(bound));
+                inverse_butterfly(&x1, &x3, f, p, next(bound));
                 store(x + j, x0);
                 store(x + j + apart, x1);
                 store(x + j + 2 * apart, x2);

@@ -34,7 +34,7 @@ typedef struct {
     factor two52, two128;  /* 2^52 and 2^128 mod p */
     factor scale;          /* -1/t mod p, where t is 2^64 or the ring's prime */
     factor others;         /* (q / p)^-1 mod p */
-    factor shorten;        /* 1/N mod p */
+    factor shorten, one;    /* 1/N mod p, and 1 */
     uint64_t part[3];      /* floor(2^156 / p) < 2^107, in limbs of 52 bits */
     uint64_t w[N], quotient[N], inverse[N], inverse_quotient[N]; /* powers of a 2N-th root of 1, bits of their places reversed */
 } modulus;

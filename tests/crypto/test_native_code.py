@@ -20,7 +20,7 @@ NATIVE = [of for of in _available() if of.name != "libsodium"]
 
 COPIED = ("native", "setup.py", "pyproject.toml", "README.md", "LICENSE", "vfl_node", "tests/crypto", "tests/thorough.py")
 
-TESTS = ("tests/crypto/test_kernels.py", "tests/crypto/test_residues.py")
+TESTS = ("tests/crypto/test_kernels.py", "tests/crypto/test_residues.py", "tests/crypto/lattice")
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not NATIVE, reason="this machine runs no compiled kernel")]
 
@@ -41,7 +41,7 @@ def test_no_sanitizer_complains(tmp_path: Path) -> None:
         ["cc", "-print-file-name=libasan.so"], capture_output=True, text=True, check=True
     ).stdout.split()
     running = {**os.environ, "LD_PRELOAD": library, "ASAN_OPTIONS": "detect_leaks=0", "PYTHONPATH": str(tmp_path)}
-    command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", *TESTS, "-k", "not libsodium"]
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", *TESTS, "-k", "not libsodium", "-m", "not slow"]
     done = subprocess.run(command, cwd=tmp_path, env=running, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     command += ["--collect-only"]
@@ -60,7 +60,7 @@ def test_a_fuzzer_finds_no_difference(tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
     runs = {name: int(times) for name, times in re.findall(r"^ran: (.+): (\d+)$", done.stderr, re.MULTILINE)}
-    assert len(runs) == 6
+    assert len(runs) == 7
     assert min(runs.values()) > 10, runs
 
 
