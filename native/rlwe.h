@@ -101,44 +101,57 @@ static inline lanes encoded(lanes x, const vfl_ring *ring, const modulus *m) {
 }
 
 /* A centred binomial number of 42 bits of a word, minus 21 to 21, of variance 10.5: the bits of the upper half count from the other end. */
-static inline uint64_t binomial(uint64_t word, uint64_t p) {
+static inline uint64_t binomial(uint64_t word) {
     uint64_t x = (word ^ 0x1fffffULL << 21) & ((1ULL << 42) - 1);
     x = x - (x >> 1 & 0x5555555555555555ULL);
     x = (x & 0x3333333333333333ULL) + (x >> 2 & 0x3333333333333333ULL);
     x = (x + (x >> 4)) & 0x0f0f0f0f0f0f0f0fULL;
     x = x + (x >> 8);
     x = x + (x >> 16);
-    x = ((x + (x >> 32)) & 127) - 21;
-    return x + (p & (0 - (x >> 63)));
+    return ((x + (x >> 32)) & 127) - 21;
 }
 
 /* -1, 0 or 1 of a uniform word, floor(3 word / 2^64) - 1. One of them has 2^-64 / 3 more than its third. */
-static inline uint64_t ternary(uint64_t word, uint64_t p) {
-    uint64_t x = (uint64_t)((wide)word * 3 >> 64) - 1;
-    return x + (p & (0 - (x >> 63)));
+static inline uint64_t ternary(uint64_t word) {
+    uint64_t high = word >> 32, low = word & 0xffffffff;
+    return ((3 * high + (3 * low >> 32)) >> 32) - 1;
 }
 
-static void transform_ternary(uint64_t *out, const uint64_t *words, const modulus *m) {
-    for (size_t j = 0; j < N; j++) out[j] = ternary(words[j], m->p);
+/* A small number with its sign, modulo p. */
+static inline lanes small(lanes x, lanes p) { return add(x, both(p, sub(all(0), right(x, 63)))); }
+
+static void transform_small(uint64_t *out, const uint64_t *numbers, const modulus *m) {
+    lanes p = all(m->p);
+    for (size_t j = 0; j < N; j += LANES) store(out + j, small(load(numbers + j), p));
     ntt(out, m);
+}
+
+/* Polynomials of -1, 0 and 1. The small numbers wait where the last polynomial will be. */
+static void ternary_polynomial(const vfl_ring *ring, uint64_t *out, const uint64_t *words) {
+    uint64_t *numbers = out + (ring->primes - 1) * N;
+    for (size_t j = 0; j < N; j++) numbers[j] = ternary(words[j]);
+    for (size_t i = 0; i < ring->primes; i++) transform_small(out + i * N, numbers, &ring->of[i]);
 }
 
 /* b = m + e - a s, in transformed form; m, if it is given, is encoded. */
 static void encrypt(const vfl_ring *ring, uint64_t *out, const uint64_t *a, const uint64_t *secret, const uint64_t *errors,
                     const uint64_t *numbers, size_t count) {
-    for (size_t k = 0; k < count; k++, errors += N, numbers += numbers ? N : 0)
+    for (size_t k = 0; k < count; k++, errors += N, numbers += numbers ? N : 0) {
+        uint64_t *last = out + (ring->primes - 1) * N; /* where errors wait */
+        for (size_t j = 0; j < N; j++) last[j] = binomial(errors[j]);
         for (size_t i = 0; i < ring->primes; i++, out += N, a += N) {
             const modulus *m = &ring->of[i];
             const uint64_t *s = secret + i * N;
             lanes p = all(m->p);
-            for (size_t j = 0; j < N; j++) out[j] = binomial(errors[j], m->p);
-            if (numbers)
-                for (size_t j = 0; j < N; j += LANES)
-                    store(out + j, less(add(load(out + j), encoded(load(numbers + j), ring, m)), p));
+            for (size_t j = 0; j < N; j += LANES) {
+                lanes each = small(load(last + j), p);
+                store(out + j, numbers ? less(add(each, encoded(load(numbers + j), ring, m)), p) : each);
+            }
             ntt(out, m);
             for (size_t j = 0; j < N; j += LANES)
                 store(out + j, less(add(load(out + j), sub(p, product(load(a + j), load(s + j), m))), p));
         }
+    }
 }
 
 static void plain(const vfl_ring *ring, uint64_t *out, const uint64_t *numbers, size_t count) {
@@ -198,13 +211,17 @@ static inline uint64_t flooded(const uint64_t *words, const vfl_ring *ring, cons
 static int answer(const vfl_ring *ring, uint8_t *out, uint64_t *sum0, uint64_t *sum1, const uint64_t *key0, const uint64_t *key1,
                   const uint64_t *u, const uint64_t *errors, const uint64_t *flood, const uint64_t *mask, size_t step, size_t useful) {
     size_t words = ADDENDS * ((ring->flood_bits + 63) / 64);
-    uint64_t *v = malloc(8 * N);
+    uint64_t *v = malloc(3 * 8 * N), *small_u = v + N, *small_errors = v + 2 * N;
     if (v == NULL) return -1;
+    for (size_t j = 0; j < N; j++) {
+        small_u[j] = ternary(u[j]);
+        small_errors[j] = binomial(errors[j]);
+    }
     for (size_t i = 0; i < ring->primes; i++) {
         const modulus *m = &ring->of[i];
         uint64_t *x = sum0 + i * N, *y = sum1 + i * N;
         lanes p = all(m->p);
-        transform_ternary(v, u, m);
+        transform_small(v, small_u, m);
         for (size_t j = 0; j < N; j += LANES) {
             lanes each = load(v + j);
             store(x + j, less(add(load(x + j), product(each, load(key0 + i * N + j), m)), p));
@@ -212,7 +229,7 @@ static int answer(const vfl_ring *ring, uint8_t *out, uint64_t *sum0, uint64_t *
         }
         inverse_ntt(x, m);
         inverse_ntt(y, m);
-        for (size_t j = 0; j < N; j++) y[j] = word_less(y[j] + binomial(errors[j], m->p), m->p);
+        for (size_t j = 0; j < N; j += LANES) store(y + j, less(add(load(y + j), small(load(small_errors + j), p)), p));
         for (size_t n = 0; n < useful; n++) /* n <= n step: nothing is overwritten before it is read */
             x[n] = word_less(x[n * step] + flooded(flood + n * words, ring, m), m->p);
         memset(v, 0, 8 * N);

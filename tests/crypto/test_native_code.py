@@ -41,7 +41,21 @@ def test_no_sanitizer_complains(tmp_path: Path) -> None:
         ["cc", "-print-file-name=libasan.so"], capture_output=True, text=True, check=True
     ).stdout.split()
     running = {**os.environ, "LD_PRELOAD": library, "ASAN_OPTIONS": "detect_leaks=0", "PYTHONPATH": str(tmp_path)}
-    command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", *TESTS, "-k", "not libsodium", "-m", "not slow"]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-n",
+        "0",
+        "-p",
+        "no:cacheprovider",
+        *TESTS,
+        "-k",
+        "not libsodium",
+        "-m",
+        "not slow",
+    ]
     done = subprocess.run(command, cwd=tmp_path, env=running, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     command += ["--collect-only"]
