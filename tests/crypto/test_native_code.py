@@ -25,15 +25,35 @@ TESTS = ("tests/crypto/test_kernels.py", "tests/crypto/test_residues.py", "tests
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not NATIVE, reason="this machine runs no compiled kernel")]
 
 
-@pytest.mark.timeout(1800)
-def test_no_sanitizer_complains(tmp_path: Path) -> None:
-    """The tests of all kernels once more, with code compiled under AddressSanitizer and UndefinedBehaviorSanitizer."""
+def copied(folder: Path) -> None:
+    """What a compilation and the tests of it need."""
     for name in COPIED:
-        source, target = ROOT / name, tmp_path / name
+        source, target = ROOT / name, folder / name
         if source.is_dir():
             shutil.copytree(source, target, ignore=shutil.ignore_patterns("*.so", "__pycache__"))
         else:
             shutil.copy(source, target)
+
+
+def test_another_processor_has_lattices_alone(tmp_path: Path) -> None:
+    """Compiled as if this were no x86-64, the module lacks the other kernels, and lattices pass their tests."""
+    copied(tmp_path)
+    pretended = "import platform, runpy; platform.machine = lambda: 'riscv64'; runpy.run_path('setup.py', run_name='__main__')"
+    building = [sys.executable, "-c", pretended, "-q", "build_ext", "--inplace"]
+    subprocess.run(building, cwd=tmp_path, check=True)
+    running = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    found = "from vfl_node.crypto.kernels import lattice_kernel, names; print(*names(), lattice_kernel()[1])"
+    done = subprocess.run([sys.executable, "-c", found], cwd=tmp_path, env=running, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["libsodium", "portable"]
+    tests = ["-q", "-n", "0", "-p", "no:cacheprovider", "-m", "not slow", "tests/crypto/lattice"]
+    done = subprocess.run([sys.executable, "-m", "pytest", *tests], cwd=tmp_path, env=running, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-3000:]
+
+
+@pytest.mark.timeout(1800)
+def test_no_sanitizer_complains(tmp_path: Path) -> None:
+    """The tests of all kernels once more, with code compiled under AddressSanitizer and UndefinedBehaviorSanitizer."""
+    copied(tmp_path)
     flags = "-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer -g"
     building = {**os.environ, "CFLAGS": flags, "LDFLAGS": "-fsanitize=address,undefined"}
     subprocess.run([sys.executable, "setup.py", "-q", "build_ext", "--inplace"], cwd=tmp_path, env=building, check=True)
