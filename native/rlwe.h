@@ -244,12 +244,6 @@ static int answer(const vfl_ring *ring, uint8_t *out, uint64_t *sum0, uint64_t *
     return 0;
 }
 
-static wide read_bytes(const uint8_t *bytes, size_t count) {
-    uint64_t words[2] = {0, 0};
-    memcpy(words, bytes, count);
-    return (wide)words[1] << 64 | words[0];
-}
-
 /* round(t (c_0 + c_1 s) / 2^bits1) modulo t, at coefficients 0, step, 2 step, ... As s is ternary, c_1 s is below 2^93 in size, and two
  * primes determine it. */
 static int open_answer(const vfl_ring *ring, uint64_t *out, const uint8_t *bytes, const uint64_t *secret, size_t step, size_t useful) {
@@ -261,7 +255,7 @@ static int open_answer(const vfl_ring *ring, uint64_t *out, const uint8_t *bytes
     for (size_t i = 0; i < 2; i++) {
         uint64_t *x = both_parts + i * N;
         const modulus *m = &ring->of[i];
-        for (size_t j = 0; j < N; j++) x[j] = word_reduce(read_bytes(c1 + j * size1, size1), m);
+        for (size_t j = 0; j < N; j++) x[j] = word_reduce(read_number(c1 + j * size1, size1, (N - j) * size1), m);
         ntt(x, m);
         for (size_t j = 0; j < N; j += LANES) store(x + j, product(load(x + j), load(secret + i * N + j), m));
         inverse_ntt(x, m);
@@ -272,7 +266,7 @@ static int open_answer(const vfl_ring *ring, uint64_t *out, const uint8_t *bytes
         uint64_t k = word_less(word_times(y + q - word_reduce(x, m1), ring->first, q), q);
         wide z = (wide)k * p + x;                        /* below p q < 2^100 */
         z -= modulo & (0 - ((modulo / 2 - z) >> 127));   /* the upper half is negative */
-        z = (z + (read_bytes(bytes + n * size0, size0) << (ring->bits1 - ring->bits0))) & most;
+        z = (z + (read_number(bytes + n * size0, size0, (useful - n) * size0) << (ring->bits1 - ring->bits0))) & most;
         if (ring->t) /* t z is below 2^104 */
             out[n] = word_less((uint64_t)(((wide)ring->t * z + ((wide)1 << (ring->bits1 - 1))) >> ring->bits1), ring->t);
         else

@@ -156,8 +156,7 @@ static void shortened(const vfl_ring *ring, uint8_t *out, const uint64_t *x, siz
         store(words[1], low52(limb1));
         for (size_t k = 0; k < LANES && j + k < count; k++, out += size) {
             wide number = ((wide)words[0][k] << LIMB | words[1][k]) >> shift;
-            uint64_t bytes[2] = {(uint64_t)number, (uint64_t)(number >> 64)};
-            memcpy(out, bytes, size);
+            write_number(out, number, size, (count - j - k) * size);
         }
     }
 }

@@ -60,8 +60,7 @@ static void shortened(const vfl_ring *ring, uint8_t *out, const uint64_t *x, siz
         }
         high += low >> 64;
         high = (high + ((wide)1 << (91 - bits))) >> (92 - bits);
-        uint64_t words[2] = {(uint64_t)high, (uint64_t)(high >> 64)};
-        memcpy(out, words, bits / 8);
+        write_number(out, high, bits / 8, (count - j) * bits / 8);
     }
 }
 

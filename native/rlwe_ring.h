@@ -68,4 +68,24 @@ static inline uint64_t word_times(uint64_t x, factor f, uint64_t p) {
     return x * f.w - (uint64_t)((wide)x * f.quotient >> 64) * p;
 }
 
+/* A number of `size` bytes, of `left` up to the end of what may be written: sixteen are, if they may, for the next number overwrites
+ * the rest. A copy of a constant size is quicker. */
+static inline void write_number(uint8_t *out, wide number, size_t size, size_t left) {
+    uint64_t words[2] = {(uint64_t)number, (uint64_t)(number >> 64)};
+    if (left >= sizeof words)
+        memcpy(out, words, sizeof words);
+    else
+        memcpy(out, words, size);
+}
+
+/* The reverse, of at most 15 bytes. */
+static inline wide read_number(const uint8_t *bytes, size_t size, size_t left) {
+    uint64_t words[2] = {0, 0};
+    if (left >= sizeof words)
+        memcpy(words, bytes, sizeof words);
+    else
+        memcpy(words, bytes, size);
+    return ((wide)words[1] << 64 | words[0]) & (((wide)1 << (8 * size)) - 1);
+}
+
 #endif
