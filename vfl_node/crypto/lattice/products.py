@@ -42,7 +42,10 @@ def encrypt_block(key: SecretKey, tiles: Tiles, block: Words, randomness: Random
 
 
 class EncryptedBlock:
-    """A block of the other's X, as it arrived: 25 bytes a number.
+    """A block of the other's X, as it arrived: 25 bytes a number, 442 MB for 100,000 rows of 165 columns.
+
+    Both products read it again: a tile's first part takes 20 µs, and its second part, which is made of the seed, 60 µs. To keep
+    second parts would take as much memory again, and save two fifths of a product's time with AVX-512 IFMA, a fifth without.
 
     Attributes:
         tiles: how X is cut.
