@@ -1,7 +1,9 @@
 /* Transforms, encryption and answers, for LANES residues at a time, of which load, times, product and the rest are defined before.
  *
  * There is no branch and no address that depends on a secret, and no division. Places, counts and moduli are public. Residues are
- * below their prime where a function begins and ends; lazy ones stay below 4p < 2^52 between.
+ * below their prime where a function begins and ends. Lazy ones stay below 4p < 2^52 between where lanes have 52 bits. Where they have
+ * 64, nothing is reduced within a transform: a layer adds 2p, so that 13 layers stay below 27p < 2^55, and the reverse doubles the
+ * bound, so that they stay below 2^13 p < 2^63.
  */
 #ifndef VFL_RLWE_H
 #define VFL_RLWE_H
@@ -12,18 +14,18 @@
 
 #define TERMS 15 /* that are summed before they are reduced: upper halves, below 2^48, and carries stay below 2^52 together */
 
-/* (x, y) -> (x + w y, x - w y), all below 4p. */
+/* (x, y) -> (x + w y, x - w y). */
 static inline void butterfly(lanes *x, lanes *y, lane_factor f, lanes p, lanes p2) {
-    lanes u = less(*x, p2), v = times(*y, f, p);
+    lanes u = kept(*x, p2), v = times(*y, f, p);
     *x = add(u, v);
     *y = add(sub(u, v), p2);
 }
 
-/* (x, y) -> (x + y, w (x - y)), all below 2p. */
-static inline void inverse_butterfly(lanes *x, lanes *y, lane_factor f, lanes p, lanes p2) {
+/* (x, y) -> (x + y, w (x - y)), both below the bound, a multiple of p. */
+static inline void inverse_butterfly(lanes *x, lanes *y, lane_factor f, lanes p, lanes bound) {
     lanes u = *x, v = *y;
-    *x = less(add(u, v), p2);
-    *y = times(add(sub(u, v), p2), f, p);
+    *x = kept(add(u, v), bound);
+    *y = times(add(sub(u, v), bound), f, p);
 }
 
 /* The values at odd powers of the root, bits of their places reversed. Two layers at a time; last_layers does those within LANES. */
@@ -53,9 +55,9 @@ static void ntt(uint64_t *a, const modulus *m) {
 
 /* The reverse. */
 static void inverse_ntt(uint64_t *a, const modulus *m) {
-    lanes p = all(m->p), p2 = all(2 * m->p);
+    lanes p = all(m->p), bound = all(2 * m->p);
     first_layers(a, m);
-    for (size_t apart = LANES == 1 ? 2 : LANES; apart < N; apart *= 4)
+    for (size_t apart = LANES == 1 ? 2 : LANES; apart < N; apart *= 4, bound = next(next(bound)))
         for (size_t i = 0, groups = N / (4 * apart); i < groups; i++) {
             size_t at = groups + i;
             lane_factor f = same_factor(m->inverse[at], m->inverse_quotient[at]),
@@ -64,10 +66,10 @@ static void inverse_ntt(uint64_t *a, const modulus *m) {
             uint64_t *x = a + 4 * i * apart;
             for (size_t j = 0; j < apart; j += LANES) {
                 lanes x0 = load(x + j), x1 = load(x + j + apart), x2 = load(x + j + 2 * apart), x3 = load(x + j + 3 * apart);
-                inverse_butterfly(&x0, &x1, g, p, p2);
-                inverse_butterfly(&x2, &x3, h, p, p2);
-                inverse_butterfly(&x0, &x2, f, p, p2);
-                inverse_butterfly(&x1, &x3, f, p, p2);
+                inverse_butterfly(&x0, &x1, g, p, bound);
+                inverse_butterfly(&x2, &x3, h, p, bound);
+                inverse_butterfly(&x0, &x2, f, p, next(bound));
+                inverse_butterfly(&x1, &x3, f, p, next(bound));
                 store(x + j, x0);
                 store(x + j + apart, x1);
                 store(x + j + 2 * apart, x2);
@@ -99,44 +101,57 @@ static inline lanes encoded(lanes x, const vfl_ring *ring, const modulus *m) {
 }
 
 /* A centred binomial number of 42 bits of a word, minus 21 to 21, of variance 10.5: the bits of the upper half count from the other end. */
-static inline uint64_t binomial(uint64_t word, uint64_t p) {
+static inline uint64_t binomial(uint64_t word) {
     uint64_t x = (word ^ 0x1fffffULL << 21) & ((1ULL << 42) - 1);
     x = x - (x >> 1 & 0x5555555555555555ULL);
     x = (x & 0x3333333333333333ULL) + (x >> 2 & 0x3333333333333333ULL);
     x = (x + (x >> 4)) & 0x0f0f0f0f0f0f0f0fULL;
     x = x + (x >> 8);
     x = x + (x >> 16);
-    x = ((x + (x >> 32)) & 127) - 21;
-    return x + (p & (0 - (x >> 63)));
+    return ((x + (x >> 32)) & 127) - 21;
 }
 
 /* -1, 0 or 1 of a uniform word, floor(3 word / 2^64) - 1. One of them has 2^-64 / 3 more than its third. */
-static inline uint64_t ternary(uint64_t word, uint64_t p) {
-    uint64_t x = (uint64_t)((wide)word * 3 >> 64) - 1;
-    return x + (p & (0 - (x >> 63)));
+static inline uint64_t ternary(uint64_t word) {
+    uint64_t high = word >> 32, low = word & 0xffffffff;
+    return ((3 * high + (3 * low >> 32)) >> 32) - 1;
 }
 
-static void transform_ternary(uint64_t *out, const uint64_t *words, const modulus *m) {
-    for (size_t j = 0; j < N; j++) out[j] = ternary(words[j], m->p);
+/* A small number with its sign, modulo p. */
+static inline lanes small(lanes x, lanes p) { return add(x, both(p, sub(all(0), right(x, 63)))); }
+
+static void transform_small(uint64_t *out, const uint64_t *numbers, const modulus *m) {
+    lanes p = all(m->p);
+    for (size_t j = 0; j < N; j += LANES) store(out + j, small(load(numbers + j), p));
     ntt(out, m);
+}
+
+/* Polynomials of -1, 0 and 1. The small numbers wait where the last polynomial will be. */
+static void ternary_polynomial(const vfl_ring *ring, uint64_t *out, const uint64_t *words) {
+    uint64_t *numbers = out + (ring->primes - 1) * N;
+    for (size_t j = 0; j < N; j++) numbers[j] = ternary(words[j]);
+    for (size_t i = 0; i < ring->primes; i++) transform_small(out + i * N, numbers, &ring->of[i]);
 }
 
 /* b = m + e - a s, in transformed form; m, if it is given, is encoded. */
 static void encrypt(const vfl_ring *ring, uint64_t *out, const uint64_t *a, const uint64_t *secret, const uint64_t *errors,
                     const uint64_t *numbers, size_t count) {
-    for (size_t k = 0; k < count; k++, errors += N, numbers += numbers ? N : 0)
+    for (size_t k = 0; k < count; k++, errors += N, numbers += numbers ? N : 0) {
+        uint64_t *last = out + (ring->primes - 1) * N; /* where errors wait */
+        for (size_t j = 0; j < N; j++) last[j] = binomial(errors[j]);
         for (size_t i = 0; i < ring->primes; i++, out += N, a += N) {
             const modulus *m = &ring->of[i];
             const uint64_t *s = secret + i * N;
             lanes p = all(m->p);
-            for (size_t j = 0; j < N; j++) out[j] = binomial(errors[j], m->p);
-            if (numbers)
-                for (size_t j = 0; j < N; j += LANES)
-                    store(out + j, less(add(load(out + j), encoded(load(numbers + j), ring, m)), p));
+            for (size_t j = 0; j < N; j += LANES) {
+                lanes each = small(load(last + j), p);
+                store(out + j, numbers ? less(add(each, encoded(load(numbers + j), ring, m)), p) : each);
+            }
             ntt(out, m);
             for (size_t j = 0; j < N; j += LANES)
                 store(out + j, less(add(load(out + j), sub(p, product(load(a + j), load(s + j), m))), p));
         }
+    }
 }
 
 static void plain(const vfl_ring *ring, uint64_t *out, const uint64_t *numbers, size_t count) {
@@ -196,13 +211,17 @@ static inline uint64_t flooded(const uint64_t *words, const vfl_ring *ring, cons
 static int answer(const vfl_ring *ring, uint8_t *out, uint64_t *sum0, uint64_t *sum1, const uint64_t *key0, const uint64_t *key1,
                   const uint64_t *u, const uint64_t *errors, const uint64_t *flood, const uint64_t *mask, size_t step, size_t useful) {
     size_t words = ADDENDS * ((ring->flood_bits + 63) / 64);
-    uint64_t *v = malloc(8 * N);
+    uint64_t *v = malloc(3 * 8 * N), *small_u = v + N, *small_errors = v + 2 * N;
     if (v == NULL) return -1;
+    for (size_t j = 0; j < N; j++) {
+        small_u[j] = ternary(u[j]);
+        small_errors[j] = binomial(errors[j]);
+    }
     for (size_t i = 0; i < ring->primes; i++) {
         const modulus *m = &ring->of[i];
         uint64_t *x = sum0 + i * N, *y = sum1 + i * N;
         lanes p = all(m->p);
-        transform_ternary(v, u, m);
+        transform_small(v, small_u, m);
         for (size_t j = 0; j < N; j += LANES) {
             lanes each = load(v + j);
             store(x + j, less(add(load(x + j), product(each, load(key0 + i * N + j), m)), p));
@@ -210,7 +229,7 @@ static int answer(const vfl_ring *ring, uint8_t *out, uint64_t *sum0, uint64_t *
         }
         inverse_ntt(x, m);
         inverse_ntt(y, m);
-        for (size_t j = 0; j < N; j++) y[j] = word_less(y[j] + binomial(errors[j], m->p), m->p);
+        for (size_t j = 0; j < N; j += LANES) store(y + j, less(add(load(y + j), small(load(small_errors + j), p)), p));
         for (size_t n = 0; n < useful; n++) /* n <= n step: nothing is overwritten before it is read */
             x[n] = word_less(x[n * step] + flooded(flood + n * words, ring, m), m->p);
         memset(v, 0, 8 * N);
@@ -225,12 +244,6 @@ static int answer(const vfl_ring *ring, uint8_t *out, uint64_t *sum0, uint64_t *
     return 0;
 }
 
-static wide read_bytes(const uint8_t *bytes, size_t count) {
-    uint64_t words[2] = {0, 0};
-    memcpy(words, bytes, count);
-    return (wide)words[1] << 64 | words[0];
-}
-
 /* round(t (c_0 + c_1 s) / 2^bits1) modulo t, at coefficients 0, step, 2 step, ... As s is ternary, c_1 s is below 2^93 in size, and two
  * primes determine it. */
 static int open_answer(const vfl_ring *ring, uint64_t *out, const uint8_t *bytes, const uint64_t *secret, size_t step, size_t useful) {
@@ -242,7 +255,7 @@ static int open_answer(const vfl_ring *ring, uint64_t *out, const uint8_t *bytes
     for (size_t i = 0; i < 2; i++) {
         uint64_t *x = both_parts + i * N;
         const modulus *m = &ring->of[i];
-        for (size_t j = 0; j < N; j++) x[j] = word_reduce(read_bytes(c1 + j * size1, size1), m);
+        for (size_t j = 0; j < N; j++) x[j] = word_reduce(read_number(c1 + j * size1, size1, (N - j) * size1), m);
         ntt(x, m);
         for (size_t j = 0; j < N; j += LANES) store(x + j, product(load(x + j), load(secret + i * N + j), m));
         inverse_ntt(x, m);
@@ -253,7 +266,7 @@ static int open_answer(const vfl_ring *ring, uint64_t *out, const uint8_t *bytes
         uint64_t k = word_less(word_times(y + q - word_reduce(x, m1), ring->first, q), q);
         wide z = (wide)k * p + x;                        /* below p q < 2^100 */
         z -= modulo & (0 - ((modulo / 2 - z) >> 127));   /* the upper half is negative */
-        z = (z + (read_bytes(bytes + n * size0, size0) << (ring->bits1 - ring->bits0))) & most;
+        z = (z + (read_number(bytes + n * size0, size0, (useful - n) * size0) << (ring->bits1 - ring->bits0))) & most;
         if (ring->t) /* t z is below 2^104 */
             out[n] = word_less((uint64_t)(((wide)ring->t * z + ((wide)1 << (ring->bits1 - 1))) >> ring->bits1), ring->t);
         else

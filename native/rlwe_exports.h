@@ -12,7 +12,7 @@ void EXPORTED(inverse_ntt)(const vfl_ring *ring, uint64_t *values, size_t which,
 }
 
 void EXPORTED(ternary)(const vfl_ring *ring, uint64_t *out, const uint64_t *words) {
-    for (size_t i = 0; i < ring->primes; i++) transform_ternary(out + i * N, words, &ring->of[i]);
+    ternary_polynomial(ring, out, words);
 }
 
 void EXPORTED(plain)(const vfl_ring *ring, uint64_t *out, const uint64_t *numbers, size_t count) { plain(ring, out, numbers, count); }

@@ -33,6 +33,9 @@ static inline lanes low52(lanes a) { return both(a, all((1ULL << LIMB) - 1)); }
 /* x mod m for x < 2m: a difference below 0 is the larger one. */
 static inline lanes less(lanes x, lanes m) { return _mm512_min_epu64(x, _mm512_sub_epi64(x, m)); }
 
+static inline lanes kept(lanes x, lanes p2) { return less(x, p2); } /* of 4p: 2p stay */
+static inline lanes next(lanes bound) { return bound; }
+
 static inline lane_factor same_factor(uint64_t w, uint64_t quotient) { return (lane_factor){all(w), all(quotient >> 12)}; }
 
 /* x w mod p in 0 ... 2p - 1, for x < 2^52. */
@@ -153,8 +156,7 @@ static void shortened(const vfl_ring *ring, uint8_t *out, const uint64_t *x, siz
         store(words[1], low52(limb1));
         for (size_t k = 0; k < LANES && j + k < count; k++, out += size) {
             wide number = ((wide)words[0][k] << LIMB | words[1][k]) >> shift;
-            uint64_t bytes[2] = {(uint64_t)number, (uint64_t)(number >> 64)};
-            memcpy(out, bytes, size);
+            write_number(out, number, size, (count - j - k) * size);
         }
     }
 }

@@ -17,6 +17,8 @@ static inline lanes both(lanes a, lanes b) { return a & b; }
 static inline lanes right(lanes a, int bits) { return a >> bits; }
 static inline lanes low_product(lanes a, lanes b) { return a * b; }
 static inline lanes less(lanes x, lanes m) { return word_less(x, m); }
+static inline lanes kept(lanes x, lanes p2) { return (void)p2, x; }
+static inline lanes next(lanes bound) { return 2 * bound; }
 static inline lane_factor same_factor(uint64_t w, uint64_t quotient) { return (factor){w, quotient}; }
 static inline lanes times(lanes x, lane_factor f, lanes p) { return word_times(x, f, p); }
 static inline lanes product(lanes a, lanes b, const modulus *m) { return word_reduce((wide)a * b, m); }
@@ -36,13 +38,13 @@ static void last_layers(uint64_t *a, const modulus *m) {
     uint64_t p = m->p, p2 = 2 * p;
     for (size_t i = 0; i < N / 2; i++) {
         butterfly(a + 2 * i, a + 2 * i + 1, same_factor(m->w[N / 2 + i], m->quotient[N / 2 + i]), p, p2);
-        for (size_t j = 2 * i; j < 2 * i + 2; j++) a[j] = less(less(a[j], p2), p);
+        for (size_t j = 2 * i; j < 2 * i + 2; j++) a[j] = less(times(a[j], m->one, p), p);
     }
 }
 
 static void first_layers(uint64_t *a, const modulus *m) {
     for (size_t i = 0; i < N / 2; i++)
-        inverse_butterfly(a + 2 * i, a + 2 * i + 1, same_factor(m->inverse[N / 2 + i], m->inverse_quotient[N / 2 + i]), m->p, 2 * m->p);
+        inverse_butterfly(a + 2 * i, a + 2 * i + 1, same_factor(m->inverse[N / 2 + i], m->inverse_quotient[N / 2 + i]), m->p, m->p);
 }
 
 /* round(2^bits x / q) modulo 2^bits, as bytes. x / q is the sum of y_i / p_i, y_i = x_i (q / p_i)^-1 mod p_i, less a whole number. The sum
@@ -58,8 +60,7 @@ static void shortened(const vfl_ring *ring, uint8_t *out, const uint64_t *x, siz
         }
         high += low >> 64;
         high = (high + ((wide)1 << (91 - bits))) >> (92 - bits);
-        uint64_t words[2] = {(uint64_t)high, (uint64_t)(high >> 64)};
-        memcpy(out, words, bits / 8);
+        write_number(out, high, bits / 8, (count - j) * bits / 8);
     }
 }
 

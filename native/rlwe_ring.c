@@ -29,6 +29,7 @@ static void fill(modulus *m, uint64_t p) {
     uint64_t inverse = power(root, p - 2, p);
     m->p = p;
     m->shorten = with_quotient(power(N, p - 2, p), p);
+    m->one = with_quotient(1, p);
     for (size_t i = 0; i < N; i++) {
         factor up = with_quotient(power_up, p), down = with_quotient(power_down, p);
         size_t at = reversed(i);

@@ -34,7 +34,7 @@ typedef struct {
     factor two52, two128;  /* 2^52 and 2^128 mod p */
     factor scale;          /* -1/t mod p, where t is 2^64 or the ring's prime */
     factor others;         /* (q / p)^-1 mod p */
-    factor shorten;        /* 1/N mod p */
+    factor shorten, one;    /* 1/N mod p, and 1 */
     uint64_t part[3];      /* floor(2^156 / p) < 2^107, in limbs of 52 bits */
     uint64_t w[N], quotient[N], inverse[N], inverse_quotient[N]; /* powers of a 2N-th root of 1, bits of their places reversed */
 } modulus;
@@ -66,6 +66,26 @@ static inline uint64_t word_reduce(wide z, const modulus *m) {
 /* x w mod p in 0 ... 2p - 1, for any x. */
 static inline uint64_t word_times(uint64_t x, factor f, uint64_t p) {
     return x * f.w - (uint64_t)((wide)x * f.quotient >> 64) * p;
+}
+
+/* A number of `size` bytes, of `left` up to the end of what may be written: sixteen are, if they may, for the next number overwrites
+ * the rest. A copy of a constant size is quicker. */
+static inline void write_number(uint8_t *out, wide number, size_t size, size_t left) {
+    uint64_t words[2] = {(uint64_t)number, (uint64_t)(number >> 64)};
+    if (left >= sizeof words)
+        memcpy(out, words, sizeof words);
+    else
+        memcpy(out, words, size);
+}
+
+/* The reverse, of at most 15 bytes. */
+static inline wide read_number(const uint8_t *bytes, size_t size, size_t left) {
+    uint64_t words[2] = {0, 0};
+    if (left >= sizeof words)
+        memcpy(words, bytes, sizeof words);
+    else
+        memcpy(words, bytes, size);
+    return ((wide)words[1] << 64 | words[0]) & (((wide)1 << (8 * size)) - 1);
 }
 
 #endif

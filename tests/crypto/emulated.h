@@ -159,3 +159,19 @@ static inline __m512i _mm512_cvtepu16_epi64(__m128i a) {
     memcpy(cells, &a, sizeof cells);
     EACH(cells[i])
 }
+
+/* What polynomials of RLWE use besides; places are public. */
+static inline __m512i _mm512_min_epu64(__m512i a, __m512i b) {
+    __m512i out;
+    for (int i = 0; i < 8; i++) { /* a - b is negative where a is less; its borrow decides, without a branch */
+        uint64_t x = a.of[i], y = b.of[i], less = 0 - (((~x & y) | (~(x ^ y) & (x - y))) >> 63);
+        out.of[i] = (x & less) | (y & ~less);
+    }
+    return out;
+}
+
+static inline __m512i _mm512_permutexvar_epi64(__m512i places, __m512i a) { EACH(a.of[places.of[i] & 7]) }
+
+static inline __m512i _mm512_permutex2var_epi64(__m512i a, __m512i places, __m512i b) {
+    EACH((places.of[i] & 8 ? b : a).of[places.of[i] & 7])
+}

@@ -17,7 +17,7 @@
 static struct {
     const char *name;
     unsigned long runs;
-} ran[] = {{"points", 0}, {"identifiers", 0}, {"points of the curve", 0}, {"4 limbs", 0}, {"8 limbs", 0}, {"12 limbs", 0}};
+} ran[] = {{"points", 0}, {"identifiers", 0}, {"points of the curve", 0}, {"4 limbs", 0}, {"8 limbs", 0}, {"12 limbs", 0}, {"lattices", 0}};
 
 static void report(void) {
     for (size_t i = 0; i < sizeof ran / sizeof *ran; i++) fprintf(stderr, "ran: %s: %lu\n", ran[i].name, ran[i].runs);
@@ -200,15 +200,101 @@ static void residues(const uint8_t *data, size_t size) {
     free(results);
 }
 
+#define N 8192
+#define LATTICE_PRIMES 3
+
+/* Rings for t = 2^64 and for slots, with tables of their own. */
+static vfl_ring *rings[2];
+
+static void make_rings(void) {
+    static const uint64_t primes[LATTICE_PRIMES] = {1125899906826241, 1125899906629633, 1125899905744897};
+    rings[0] = vfl_ring_new(primes, LATTICE_PRIMES, 0, 82, 72, 80);
+    rings[1] = vfl_ring_new(primes, LATTICE_PRIMES, 1099510054913, 106, 56, 64);
+    if (rings[0] == NULL || rings[1] == NULL) abort();
+}
+
+/* `count` words of the input, over and over, each time turned and multiplied by an odd number: the first time they are as they are. */
+static uint64_t *stretched(const uint8_t *data, size_t size, size_t count) {
+    uint64_t *words = malloc(8 * count);
+    for (size_t i = 0; i < count; i++) {
+        uint8_t bytes[8];
+        uint64_t round = 8 * i / size;
+        for (size_t k = 0; k < 8; k++) bytes[k] = data[(8 * i + k) % size];
+        memcpy(words + i, bytes, 8);
+        words[i] = (words[i] << (round & 63) | words[i] >> (-round & 63)) * (2 * round * round + 1);
+    }
+    return words;
+}
+
+/* Bytes as residues, numbers, noise and an answer: both variants agree, and residues that are not below their prime are counted. */
+static void lattices(const uint8_t *data, size_t size) {
+    if (size < 4) return;
+    const vfl_ring *ring = rings[data[0] & 1];
+    size_t words = LATTICE_PRIMES * N, step = 1 + data[1] % 16, useful = (size_t)data[2] * 2;
+    size_t bytes = words / 4 * 25, sent = data[0] & 1 ? 7 * useful + 8 * N : 9 * useful + 10 * N;
+    uint64_t t = data[0] & 1 ? 1099510054913 : 0;
+    uint64_t *given = stretched(data + 3, size - 3, words), *numbers = stretched(data + 3, size - 3, 12 * N);
+    uint64_t *residues = malloc(8 * words), *made[2], *sums[2], opened[2][512];
+    uint8_t *packed = malloc(bytes), *answers[2] = {malloc(sent), malloc(sent)};
+    size_t outside = vfl_unpack(ring, residues, (const uint8_t *)given, 1);
+    vfl_pack(packed, residues, words);
+    same(packed, given, bytes);
+    size_t counted = 0;
+    for (size_t i = 0; i < words; i++) {
+        static const uint64_t primes[LATTICE_PRIMES] = {1125899906826241, 1125899906629633, 1125899905744897};
+        counted += residues[i] >= primes[i / N];
+        residues[i] %= primes[i / N];
+    }
+    if (counted != outside) abort();
+    for (size_t i = 0; t && i < N; i++) numbers[i] %= t;
+    for (size_t k = 0; k < 2; k++) {
+        made[k] = calloc(words, 8);
+        sums[k] = calloc(2 * words, 8);
+    }
+    vfl_encrypt_ifma(ring, made[0], residues, residues, numbers + N, numbers, 1);
+    vfl_encrypt_portable(ring, made[1], residues, residues, numbers + N, numbers, 1);
+    same(made[0], made[1], 8 * words);
+    vfl_plain_ifma(ring, sums[0], numbers, 1);
+    vfl_plain_portable(ring, sums[1], numbers, 1);
+    vfl_ternary_ifma(ring, sums[0] + words, numbers);
+    vfl_ternary_portable(ring, sums[1] + words, numbers);
+    same(sums[0], sums[1], 16 * words);
+    vfl_dot_ifma(ring, sums[0], made[0], residues, 0, 1);
+    vfl_dot_portable(ring, sums[1], made[0], residues, 0, 1);
+    int a = vfl_answer_ifma(ring, answers[0], sums[0], sums[0] + words, made[0], residues, numbers, numbers, numbers, numbers, step, useful);
+    int b = vfl_answer_portable(ring, answers[1], sums[1], sums[1] + words, made[0], residues, numbers, numbers, numbers, numbers, step,
+                                useful);
+    if (a || b) abort();
+    same(answers[0], answers[1], sent);
+    for (size_t k = 0; k < 2; k++) { /* an answer, and anything */
+        const uint8_t *of = k ? (const uint8_t *)numbers : answers[0];
+        if (vfl_open_ifma(ring, opened[0], of, residues, step, useful) || vfl_open_portable(ring, opened[1], of, residues, step, useful))
+            abort();
+        same(opened[0], opened[1], 8 * useful);
+    }
+    for (size_t k = 0; k < 2; k++) {
+        free(made[k]);
+        free(sums[k]);
+        free(answers[k]);
+    }
+    free(given);
+    free(numbers);
+    free(residues);
+    free(packed);
+    ran[6].runs++;
+}
+
 int LLVMFuzzerInitialize(int *argc, char ***argv) {
     (void)argc, (void)argv;
+    make_rings();
     return atexit(report);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (size == 0) return 0;
-    if (data[0] % 3 == 0) points(data + 1, size - 1);
-    if (data[0] % 3 == 1) identifiers(data + 1, size - 1);
-    if (data[0] % 3 == 2) residues(data + 1, size - 1);
+    if (data[0] % 4 == 0) points(data + 1, size - 1);
+    if (data[0] % 4 == 1) identifiers(data + 1, size - 1);
+    if (data[0] % 4 == 2) residues(data + 1, size - 1);
+    if (data[0] % 16 == 3) lattices(data + 1, size - 1); /* seldom: it takes longest */
     return 0;
 }

@@ -17,6 +17,9 @@ from gmpy2 import mpz
 
 from vfl_node.crypto.kernels import find_kernel, names
 from vfl_node.crypto.kernels.montgomery import Montgomery
+from vfl_node.crypto.lattice import parameters
+from vfl_node.crypto.lattice.parameters import N, Parameters
+from vfl_node.crypto.lattice.ring import Ring, Words
 from vfl_node.crypto.texts import laid_out
 
 HERE, NATIVE = Path(__file__).parent, Path(__file__).parents[2] / "native"
@@ -128,3 +131,47 @@ def test_powers_do_not_depend_on_secrets(tmp_path: Path, length: int, own: bool)
     each = exponents if own else exponents * len(bases)
     expected = [gmpy2.powmod(base, exponent, modulus) for base, exponent in zip(bases, each, strict=True)]
     assert bytes.fromhex(done.stdout.decode()) == b"".join(number.to_bytes(50, "little") for number in expected)
+
+
+def lattice(folder: Path, variant: str, *flags: str) -> Path:
+    return program(folder, f"rlwe_{variant}.c", "secret_rlwe.c", f"-DVARIANT(name)=vfl_##name##_{variant}", *flags)
+
+
+def settings(chosen: Parameters) -> tuple[int, ...]:
+    return chosen.slot_prime, chosen.flood_bits, chosen.short_bits, chosen.long_bits, *chosen.primes
+
+
+class Given:
+    """The words that the program makes, in the order in which they are asked for."""
+
+    def __init__(self, *firsts: int, below: int = 2**64 - 1) -> None:
+        self._firsts, self._below = list(firsts), below
+
+    def uint64(self, count: int) -> Words:
+        first = np.uint64(self._firsts.pop(0))
+        return (np.arange(count, dtype=np.uint64) + first) * np.uint64(0x9E3779B97F4A7C15) % np.uint64(self._below)
+
+
+@pytest.mark.parametrize("variant", ["portable", "ifma"])
+@pytest.mark.parametrize("chosen", [parameters.LINEAR, parameters.SLOTS], ids=lambda each: each.name)
+def test_lattices_do_not_depend_on_secrets(tmp_path: Path, variant: str, chosen: Parameters) -> None:
+    """Keys, encryption, products, answers and what is opened; the bytes are those of the ring in Python."""
+    done = watched(lattice(tmp_path, variant), *settings(chosen))
+    assert done.returncode == 0, done.stderr
+    ring, below = Ring(chosen, "portable"), chosen.slot_prime or 2**64 - 1
+    places = np.arange(ring.primes * N, dtype=np.uint64).reshape(1, -1, N) + np.uint64(9)
+    a = places * np.uint64(0x9E3779B97F4A7C15) % np.array(chosen.primes, np.uint64)[:, None]
+    secret = ring.ternary(Given(1))
+    b = ring.encrypt(secret, a, Given(3, below=below).uint64(N)[None], Given(2))
+    plain, sums = ring.plain(Given(4).uint64(N)[None]), ring.zeros(2)
+    ring.add_products(sums[0], b, plain, 0, 1)
+    ring.add_products(sums[1], a, plain, 0, 1)
+    sent = ring.answer(sums, np.stack([b[0], a[0]]), Given(8, below=below).uint64(100), 16, Given(5, 6, 7))
+    opened = ring.open(secret, sent, 16, 100)
+    assert bytes.fromhex(done.stdout.decode()) == sent + opened.astype(">u8").tobytes()
+
+
+def test_a_branch_on_an_opened_number_is_seen(tmp_path: Path) -> None:
+    done = watched(lattice(tmp_path, "portable", "-DLEAK"), *settings(parameters.LINEAR))
+    assert done.returncode == 9
+    assert b"depends on uninitialised value" in done.stderr

@@ -28,12 +28,20 @@ def test_inner_products_are_exact(variant: str, terms: int, rows: int, largest: 
     expected = np.zeros(rows, np.uint64)
     for x, y in zip(a, b, strict=True):
         expected = (expected + slots.multiply_modulo(x, y, SLOT_PRIME)) % np.uint64(SLOT_PRIME)
-    assert [int(x) * int(y) % SLOT_PRIME for x, y in zip(a[0], b[0], strict=True)] == slots.multiply_modulo(
-        a[0], b[0], SLOT_PRIME
-    ).tolist()
     assert (share < SLOT_PRIME).all()
     assert (opened < SLOT_PRIME).all()
     np.testing.assert_array_equal((opened + share) % np.uint64(SLOT_PRIME), expected)
+
+
+def test_products_modulo_t_are_exact() -> None:
+    """At the edges too, where the quotient's error decides: products next to multiples of t."""
+    t = SLOT_PRIME
+    x = np.concatenate([numbers(1, 100_000, below=t), np.full(2000, t - 1, np.uint64), np.arange(2000, dtype=np.uint64)])
+    y = np.concatenate([numbers(2, 100_000, below=t), np.arange(t - 2000, t, dtype=np.uint64), np.full(2000, t - 1, np.uint64)])
+    near = np.array([pow(int(each), -1, t) for each in x[:2000]], np.uint64)  # x·y ≡ 1, and −1
+    for left, right in ((x, y), (x[:2000], near), (x[:2000], np.uint64(t) - near)):
+        expected = [int(a) * int(b) % t for a, b in zip(left, right, strict=True)]
+        assert slots.multiply_modulo(left, right, t).tolist() == expected
 
 
 def test_what_is_malformed_is_refused() -> None:

@@ -6,6 +6,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from gmpy2 import mpz
 
 from vfl_node.crypto.kernels import names
 from vfl_node.crypto.kernels.choice import _native
@@ -42,8 +43,9 @@ def numbers(seed: int, *shape: int, below: int = 1 << 64) -> Words:
 
 def exact_product(x: list[int], y: list[int], p: int) -> list[int]:
     """Modulo p and x^N + 1, with N the lists' length, by one product of large numbers."""
-    size = 2 * p.bit_length() + len(x).bit_length()
-    packed = [sum(int(each) << (size * at) for at, each in enumerate(of)) for of in (x, y)]
-    product, n, low = packed[0] * packed[1], len(x), (1 << size) - 1
-    parts = [product >> (size * at) & low for at in range(2 * n)]
+    n = len(x)
+    size = (2 * p.bit_length() + n.bit_length() + 7) // 8
+    left, right = (mpz.from_bytes(b"".join(each.to_bytes(size, "little") for each in of), "little") for of in (x, y))
+    data = (left * right).to_bytes(2 * n * size, "little")
+    parts = [int.from_bytes(data[at : at + size], "little") for at in range(0, len(data), size)]
     return [(parts[at] - parts[at + n]) % p for at in range(n)]

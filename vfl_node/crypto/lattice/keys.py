@@ -23,10 +23,11 @@ class SecretKey:
 
     def __init__(self, ring: Ring, randomness: Randomness) -> None:
         self.ring = ring
-        self.transformed = ring.ternary(randomness.derive("secret key"))
-        seed = randomness.derive("public seed").bytes(SEED_BYTES)
+        own = randomness.derive(f"key: {ring.parameters.name}")  # the same randomness gives other keys for other rings
+        self.transformed = ring.ternary(own.derive("secret"))
+        seed = own.derive("public seed").bytes(SEED_BYTES)
         a = spread(ring, seed, [0])
-        self.public = PublicRingKey(ring, seed, ring.encrypt(self.transformed, a, None, randomness.derive("public error"))[0])
+        self.public = PublicRingKey(ring, seed, ring.encrypt(self.transformed, a, None, own.derive("public error"))[0])
 
     def __repr__(self) -> str:
         return f"SecretKey({self.ring.parameters.name})"
@@ -115,8 +116,8 @@ def encrypt(key: SecretKey, numbers: Words, randomness: Randomness) -> bytes:
 
     Cost: L transforms and N words of the stream each, and as much for the second part.
     """
-    ring, errors = key.ring, randomness.derive("errors")
-    seed = randomness.derive("seed").bytes(SEED_BYTES)
+    ring, own = key.ring, randomness.derive(f"ciphertexts: {key.ring.parameters.name}")
+    errors, seed = own.derive("errors"), own.derive("seed").bytes(SEED_BYTES)
     packed, place = [seed], ring.empty(1)
     for at in range(len(numbers)):
         a = spread(ring, seed, [at], place)

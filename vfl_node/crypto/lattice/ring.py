@@ -67,7 +67,7 @@ class Ring:
 
     def _pointer(self, words: Words, size: int, *, written: bool = False) -> Any:
         """What C reads at least ``size`` words from."""
-        if words.dtype != np.uint64 or words.size < size or not words.flags.c_contiguous:
+        if words.dtype != np.uint64 or words.size < size or not (words.flags.c_contiguous and words.flags.aligned):
             raise ValueError(f"{words.dtype}{list(words.shape)} is no contiguous array of {size} words")
         return self._native[1].from_buffer("uint64_t[]", words, require_writable=written)
 
