@@ -83,5 +83,5 @@ def test_what_a_job_cannot_have(document: dict[str, Any], said: str) -> None:
 
 
 def test_it_stands_among_what_a_coordinator_is_for() -> None:
-    with pytest.raises(UsageError, match=r"takes part in .*train\.algorithm: hidden and "):
+    with pytest.raises(UsageError, match=r"takes part in .*train\.algorithm: hidden with randomness: coordinator and "):
         validate(job() | {"train": {"algorithm": "split"}}, Job, source="job")

@@ -212,7 +212,8 @@ def _paired_cost(train: Hidden, evaluate: Evaluate, m: int, protocol: str, besid
     if not trained:
         return TrainingCost(0, 0, 0, 0, 0)  # refused: there is nothing to train on
     block, measures = block_rows(size), train.metrics_by == "histogram"
-    whole, tested = max(fill(trained, block), size), fill(min(held_out, MOST_MEASURED), block) if measures else 0
+    apart = held_out or trained * (trained > MOST_MEASURED)  # without held-out rows as many of those trained on
+    whole, tested = max(fill(trained, block), size), fill(min(apart, MOST_MEASURED), block) if measures else 0
     steps = whole // size
     sent = paired_costs.exchange(
         Form(widths, train.layers, train.outputs, train.form_loss),
