@@ -239,7 +239,7 @@ class _Training:
         numbers = HiddenNumbers(plan.rows, plan.form.widths, outcome.measured, data.number, said, plan.noise_of_weight)
         count, steps = outcome.measured, plan.epochs * len(plan.batches(0)) - (section.audited or 0)
         found = measure(session.job, outcome.tallies, inputs.scale, inputs.spread)
-        doubts = () if self._train.coordinated else (EXPERIMENTAL,)
+        doubts: tuple[str, ...] = () if self._train.coordinated else (EXPERIMENTAL,)
         doubts += (*inputs.warnings, *terms.doubts(session.job, plan))
         doubts += warnings(session.job, data.alignment.common, outcome.tallies, found)
         doubts += (ALL_CHECKED,) * (steps == 0)
