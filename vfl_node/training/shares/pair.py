@@ -157,5 +157,6 @@ async def meet_pair(session: Session, context: bytes, common: bytes) -> AsyncIte
             tools = await swap_keys(setup, secret.derive("keys"))
         assert tools is not None
         yield MetPair(session, context.hex(), tools, PairKit(tools), log, setup_wire, offline, online, machine)
+        tools.blocks.clear()  # the largest of all, and others may still hold the tools
     finally:
         log.close()
