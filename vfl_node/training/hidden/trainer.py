@@ -24,7 +24,7 @@ from vfl_node.crypto.shares.machine import ShareMachine
 from vfl_node.crypto.shares.paired.kit import OwnBits, PairKit
 from vfl_node.metrics.numbers import PredictedNumbers
 from vfl_node.process import failpoints
-from vfl_node.progress import ResultDoubted
+from vfl_node.progress import Advanced, PhaseBegan, ResultDoubted
 from vfl_node.session.session import Session
 from vfl_node.session.toss import toss
 from vfl_node.training.checkpoints import Checkpoints
@@ -176,7 +176,10 @@ class _Training:
             tested=len(layout) - layout.trained,
         )
         async with meet_pair(self._session, said.context, plan.schedule.derive("shares of zero")) as met:
-            columns = await met.swap_columns(own.columns, len(layout), plan.form.widths, layout.tile_rows)
+            progress = self._session.progress
+            progress.emit(PhaseBegan("encrypt", len(layout) // layout.tile_rows, "blocks of columns"))
+            shapes = len(layout), plan.form.widths, layout.tile_rows
+            columns = await met.swap_columns(own.columns, *shapes, lambda: progress.emit(Advanced(1)))
             bits = OwnBits(own.bits, len(layout), self._owns_all)
             nobodys = OwnBits(None, len(layout), self._owns_all)
             unknown = Held([replace(matrix, part=None) for matrix in columns], nobodys, nobodys)
