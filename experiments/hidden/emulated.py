@@ -25,7 +25,7 @@ from vfl_node.job import Job
 from vfl_node.metrics.classes import auc
 from vfl_node.settings.limits import Limits
 from vfl_node.training.hidden import frequent
-from vfl_node.training.hidden.computation import HiddenPlan
+from vfl_node.training.hidden.brought import HiddenPlan
 from vfl_node.training.hidden.config import Hidden
 from vfl_node.training.hidden.network import OUTPUT_TERMS
 from vfl_node.training.hidden.rows import RowEncoder

@@ -40,7 +40,7 @@ from vfl_node.session.memory import MemoryOfOneRun
 from vfl_node.settings.limits import Limits
 from vfl_node.training.checkpoints import MemoryCheckpoints
 from vfl_node.training.hidden import alone, frequent
-from vfl_node.training.hidden.computation import HiddenPlan
+from vfl_node.training.hidden.brought import HiddenPlan
 from vfl_node.training.hidden.config import Hidden
 from vfl_node.training.hidden.inputs import first_parts
 from vfl_node.training.hidden.rows import RowEncoder

@@ -24,7 +24,8 @@ from vfl_node.crypto.shares.machine import ShareMachine
 from vfl_node.crypto.shares.ring import FRACTION, encode
 from vfl_node.gdp import auc_bound, compose, mu_of
 from vfl_node.training.hidden import bound
-from vfl_node.training.hidden.computation import HiddenPlan, Own, WeightShares, compute
+from vfl_node.training.hidden.brought import HiddenPlan, Own, WeightShares
+from vfl_node.training.hidden.computation import compute
 from vfl_node.training.hidden.descent import Descent
 from vfl_node.training.hidden.network import Form
 from vfl_node.training.schedule import Schedule

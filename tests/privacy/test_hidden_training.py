@@ -36,7 +36,8 @@ from vfl_node.privacy.attacks.transcript import Batch
 from vfl_node.privacy.attacks.whole import run_attacks
 from vfl_node.privacy.labels.attacks import OF_TWO_CLASSES
 from vfl_node.privacy.labels.shown import Course, KnownRows
-from vfl_node.training.hidden.computation import HiddenPlan, Own, WeightShares, compute
+from vfl_node.training.hidden.brought import HiddenPlan, Own, WeightShares
+from vfl_node.training.hidden.computation import compute
 from vfl_node.training.hidden.descent import Descent
 from vfl_node.training.hidden.network import Form
 from vfl_node.training.schedule import Schedule

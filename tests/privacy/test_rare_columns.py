@@ -23,7 +23,8 @@ from tests.thorough import examples
 from tests.training.hidden.plain import Step, descend
 from vfl_node.crypto.shares.machine import ShareMachine
 from vfl_node.crypto.shares.ring import FRACTION, WEIGHT_FRACTION, encode
-from vfl_node.training.hidden.computation import HiddenPlan, Own, WeightShares, compute
+from vfl_node.training.hidden.brought import HiddenPlan, Own, WeightShares
+from vfl_node.training.hidden.computation import compute
 from vfl_node.training.hidden.config import USUAL_MOMENTUM, USUAL_RATE
 from vfl_node.training.hidden.descent import Descent
 from vfl_node.training.hidden.inputs import START

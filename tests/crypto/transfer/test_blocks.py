@@ -49,15 +49,15 @@ def test_the_hash_is_aes_of_the_published_vectors() -> None:
     ):
         point = np.frombuffer(bytes.fromhex(plain), "<u8").reshape(1, 2)
         expected = int.from_bytes(bytes.fromhex(sealed)[:8], "little") ^ int.from_bytes(bytes.fromhex(plain)[:8], "little")
-        assert RobustHash(bytes.fromhex(key)).of(point).tolist() == [expected]
+        assert RobustHash(bytes.fromhex(key)).digest(point).tolist() == [expected]
 
 
 def test_keys_of_blocks_are_those_of_a_direct_computation() -> None:
     key, first, blocks = bytes(range(16)), 2**40 + 5, randomness("blocks").uint64(2 * 33).reshape(-1, 2)
-    keys = RobustHash(key).of(points_of(blocks, first))
+    keys = RobustHash(key).digest(points_of(blocks, first))
     for number, (low, high) in enumerate(blocks.tolist()):
         point = ((low ^ high) ^ (first + number)) | low << 64
         encryptor = Cipher(algorithms.AES128(key), modes.ECB()).encryptor()
         permuted = int.from_bytes(encryptor.update(point.to_bytes(16, "little")), "little")
         assert int(keys[number]) == (permuted ^ point) & (1 << 64) - 1
-    assert RobustHash(key).of(blocks[:0]).shape == (0,)
+    assert RobustHash(key).digest(blocks[:0]).shape == (0,)

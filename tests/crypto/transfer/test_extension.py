@@ -161,7 +161,7 @@ def test_messages_show_no_choice_and_do_so_without_the_second_stream() -> None:
     pairs, chosen = seeds()
     choices = bits("choices", COUNT)
     message, _ = parties()[0].extend("place", COUNT, choices)
-    label = message[:SALT_BYTES] + extension._at("place", COUNT)
+    label = message[:SALT_BYTES] + extension._label_place("place", COUNT)
     found = read_choices(message, label)
     majority = found.sum(axis=0) > 64
     for guess in (*found, majority):
@@ -191,7 +191,7 @@ def test_one_other_key_shows_no_second_and_does_so_without_the_hash() -> None:
 
     # Control: with columns for keys, t and t ⊕ s, one known pair gives s and so all others.
     pairs, chosen = seeds()
-    label = message[:SALT_BYTES] + extension._at("place", COUNT)
+    label = message[:SALT_BYTES] + extension._label_place("place", COUNT)
     columns = transpose(extension._draw(extension._streams(pairs.zero, label), COUNT // 8))
     u = np.frombuffer(message, np.uint8)[SALT_BYTES:].reshape(128, -1)
     q = transpose(extension._draw(extension._streams(chosen.seeds, label), COUNT // 8) ^ (u * chosen.choices[:, None]))

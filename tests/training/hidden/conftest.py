@@ -22,9 +22,10 @@ from vfl_node.crypto.shares.ring import WEIGHT_FRACTION, decode
 from vfl_node.data.design import LinearEncoder
 from vfl_node.data.tables import Table
 from vfl_node.training.glm.plain import one_hot
-from vfl_node.training.hidden.computation import HiddenPlan, block, candidates
+from vfl_node.training.hidden.brought import HiddenPlan
 from vfl_node.training.hidden.config import Hidden
 from vfl_node.training.hidden.frequent import find
+from vfl_node.training.hidden.held import block, candidates
 from vfl_node.training.hidden.inputs import first_parts
 from vfl_node.training.hidden.rows import FAR, RowEncoder
 from vfl_node.training.hidden.terms import HiddenProgram

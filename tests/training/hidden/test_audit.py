@@ -21,8 +21,9 @@ from vfl_node.errors import ProtocolError, StateError
 from vfl_node.session import share_wire as wire
 from vfl_node.session.openings import OpeningLog
 from vfl_node.settings.limits import Limits
-from vfl_node.training.hidden.computation import CANDIDATES, block, candidates
 from vfl_node.training.hidden.costs import exchange
+from vfl_node.training.hidden.held import block, candidates
+from vfl_node.training.hidden.memory import CANDIDATES
 from vfl_node.training.shares import agreement
 from vfl_node.transport.generated.vfl.v1.shares_pb2 import Corrections, CorrectionsUsed, DealerSeed, MaskedShares, SectionSeed
 

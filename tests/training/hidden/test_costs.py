@@ -16,10 +16,12 @@ from vfl_node.job import Evaluate, Job
 from vfl_node.job.costs import Beside, TableShape
 from vfl_node.report.envelope import Report
 from vfl_node.training.hidden import costs, memory
-from vfl_node.training.hidden.computation import HiddenPlan, Own, WeightShares, block, candidates, compute
+from vfl_node.training.hidden.brought import HiddenPlan, Own, WeightShares
+from vfl_node.training.hidden.computation import compute
 from vfl_node.training.hidden.config import Hidden
 from vfl_node.training.hidden.costs import exchange
 from vfl_node.training.hidden.descent import Descent
+from vfl_node.training.hidden.held import block, candidates
 from vfl_node.training.hidden.network import Form
 from vfl_node.training.schedule import Schedule
 from vfl_node.training.shares.metric_noise import MetricNoise

@@ -13,7 +13,7 @@ from scipy.stats import chi2
 from tests.thorough import examples
 from vfl_node.crypto.shares.machine import ShareMachine
 from vfl_node.settings.limits import Limits
-from vfl_node.training.hidden.computation import Own
+from vfl_node.training.hidden.brought import Own
 from vfl_node.training.hidden.inputs import digest_of
 from vfl_node.training.hidden.terms import HiddenProgram
 from vfl_node.training.schedule import Schedule

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
+from typing_extensions import override
 
 from vfl_node.crypto.shares.machine import ShareMachine
 from vfl_node.crypto.shares.noise import draw_noise
@@ -68,7 +69,7 @@ class Kit(Protocol):
     def rows_counted(self, bins: int, outputs: int) -> int:
         """How many rows are counted at a time."""
 
-    async def count(self, machine: ShareMachine, scores: Shared, labels: Ring | None, owned: Any, bins: int) -> Counted:
+    async def count(self, machine: ShareMachine, scores: Shared, labels: Ring | None, owned: Any, bins: int) -> CountedScores:
         """How many of the rows that all parties own have which score.
 
         Args:
@@ -84,7 +85,7 @@ class Kit(Protocol):
 
 
 @dataclass(frozen=True)
-class Counted:
+class CountedScores:
     """How many rows have which score.
 
     Attributes:
@@ -96,10 +97,10 @@ class Counted:
     found: tuple[Shared, ...]
     beyond: Shared | None = None
 
-    def __add__(self, other: Counted) -> Counted:
-        """Of the rows of both."""
+    def __add__(self, other: CountedScores) -> CountedScores:
+        """The counts of the rows of both."""
         beyond = None if self.beyond is None or other.beyond is None else self.beyond + other.beyond
-        return Counted(tuple(one + more for one, more in zip(self.found, other.found, strict=True)), beyond)
+        return CountedScores(tuple(one + more for one, more in zip(self.found, other.found, strict=True)), beyond)
 
 
 @dataclass(frozen=True)
@@ -118,17 +119,17 @@ class Curved:
     bits: int
 
 
-class DealtKit:
+class DealtKit(Kit):
     """As :class:`Kit`, with what a dealer deals (:mod:`vfl_node.crypto.shares.operations`)."""
 
     draws = 1
 
+    @override
     def known_product(self, matrix: KnownToOne, value: Shared) -> Operation[Shared]:
-        """As the base."""
         return known_product(matrix, value)
 
+    @override
     def truncate(self, value: Shared, bits: int) -> Operation[Shared]:
-        """As the base."""
         return truncate(value, bits)
 
     async def bend(self, machine: ShareMachine, value: Shared, series: Series, curved: Curved) -> Shared:
@@ -170,11 +171,13 @@ class DealtKit:
         """As the base: there is a bin for every number."""
         return score_levels(bins)
 
+    @override
     def rows_counted(self, bins: int, outputs: int) -> int:
-        """As the base."""
         return rows_at_once(bins, outputs)
 
-    async def count(self, machine: ShareMachine, scores: Shared, labels: Ring | None, owned: Opened, bins: int) -> Counted:
+    async def count(
+        self, machine: ShareMachine, scores: Shared, labels: Ring | None, owned: Opened, bins: int
+    ) -> CountedScores:
         """As the base; ``owned`` as :meth:`gate`, under a mask."""
         outputs = range(scores.shape[1])
         genuine = _repeat(machine, owned, len(outputs))
@@ -185,7 +188,7 @@ class DealtKit:
             each = (genuine - positive).part, positive.part
             amounts = [Shared(np.stack([marks[:, k] for marks in each], axis=1), 0) for k in outputs]
         found, _ = await sift(machine, [scores[:, k] for k in outputs], amounts, score_levels(bins))
-        return Counted(tuple(found))
+        return CountedScores(tuple(found))
 
     async def settle(self, machine: ShareMachine, found: Shared, *, labelled: bool) -> Shared:
         """As the base: that is what they are."""

@@ -78,7 +78,7 @@ class Opening:
         return prod(self.shape) * self.bytes
 
 
-class Pairing(Protocol):
+class Correlation(Protocol):
     """Random values that depend on others, which two parties make together before they are used.
 
     It says of shapes alone what is made, so that both parties, and who counts, agree on it.
@@ -115,7 +115,7 @@ class Operation(Generic[R]):
     dealt_bits: int = BITS
     whole: frozenset[str] = frozenset()
     binary: bool = False
-    paired: Pairing | None = None
+    paired: Correlation | None = None
 
     def words(self, shape: Shape) -> int:
         """How many words on the wire what is dealt with this shape takes."""

@@ -166,7 +166,7 @@ class BaseReceiver(Secret):
         plain = [crypto_scalarmult_ed25519_base_noclamp(x) for x in secrets]
         moved = _rows([crypto_core_ed25519_add(point, announcement) for point in plain])
         answer = _rows(plain)
-        answer ^= (answer ^ moved) & every_bit(choices)[:, None]
+        answer ^= (answer ^ moved) & spread_bits(choices)[:, None]
         seeds = [
             _seed(number, announcement, row.tobytes(), crypto_scalarmult_ed25519_noclamp(x, announcement))
             for number, (x, row) in enumerate(zip(secrets, answer, strict=True))
@@ -174,7 +174,7 @@ class BaseReceiver(Secret):
         return answer.tobytes(), ChosenSeeds(choices, _rows(seeds))
 
 
-def every_bit(choices: NDArray[np.uint8]) -> NDArray[np.uint8]:
+def spread_bits(choices: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """A byte of ones for each 1 and of zeros for each 0: masks, so that no branch depends on a secret choice."""
     return np.negative(choices)
 

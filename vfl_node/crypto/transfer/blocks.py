@@ -82,7 +82,7 @@ class RobustHash:
     def __init__(self, key: bytes) -> None:
         self._cipher = Cipher(algorithms.AES128(key), modes.ECB())  # noqa: S305 - one block alone: a permutation
 
-    def of(self, points: Blocks) -> NDArray[np.uint64]:
+    def digest(self, points: Blocks) -> NDArray[np.uint64]:
         """A key for each point, uint64[n]."""
         count = len(points)
         permuted = np.empty(_BLOCK_BYTES * (count + 1), np.uint8)  # the library wants a block to spare

@@ -40,7 +40,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algori
 from numpy.typing import NDArray
 
 from vfl_node.crypto.rows import Rows
-from vfl_node.crypto.transfer.base import ChosenSeeds, Secret, SeedPairs, every_bit
+from vfl_node.crypto.transfer.base import ChosenSeeds, Secret, SeedPairs, spread_bits
 from vfl_node.crypto.transfer.blocks import RobustHash, points_of, spread, transpose
 from vfl_node.crypto.transfer.sizes import SALT_BYTES, TRANSFERS, message_bytes, row_bytes
 
@@ -82,8 +82,8 @@ class RandomReceiver(Secret):
             ValueError: choices of another shape, kind or value.
         """
         packed = _packed(choices, count)
-        salt = hmac.digest(self._salt_key, _at(place, count) + packed.tobytes(), "sha256")[:SALT_BYTES]
-        label = salt + _at(place, count)
+        salt = hmac.digest(self._salt_key, _label_place(place, count) + packed.tobytes(), "sha256")[:SALT_BYTES]
+        label = salt + _label_place(place, count)
         first, second = _streams(self._pairs.zero, label), _streams(self._pairs.one, label)
         robust = _hash(label)
         message = np.empty(message_bytes(count), np.uint8)
@@ -96,7 +96,7 @@ class RandomReceiver(Secret):
             t, hidden = _draw(first, width), _draw(second, width)
             hidden ^= t
             np.bitwise_xor(hidden[:, :width], packed[part], out=u[:, part])
-            keys[start:stop] = robust.of(points_of(transpose(t)[: stop - start], start))
+            keys[start:stop] = robust.digest(points_of(transpose(t)[: stop - start], start))
         return message.tobytes(), keys
 
 
@@ -109,7 +109,7 @@ class RandomSender(Secret):
 
     def __init__(self, chosen: ChosenSeeds) -> None:
         self._seeds = chosen.seeds
-        self._mask = every_bit(chosen.choices)[:, None]
+        self._mask = spread_bits(chosen.choices)[:, None]
         offset = np.packbits(chosen.choices, bitorder="little").view("<u8").reshape(1, 2)  # s
         self._offset = spread(offset)
 
@@ -128,7 +128,7 @@ class RandomSender(Secret):
         """
         if len(message) != message_bytes(count):
             raise ValueError(f"a message for {count} transfers has {message_bytes(count)} bytes, not {len(message)}")
-        label = message[:SALT_BYTES] + _at(place, count)
+        label = message[:SALT_BYTES] + _label_place(place, count)
         streams, robust = _streams(self._seeds, label), _hash(label)
         u = np.frombuffer(message, np.uint8)[SALT_BYTES:].reshape(TRANSFERS, row_bytes(count))
         zero, one = np.empty(count, np.uint64), np.empty(count, np.uint64)
@@ -138,13 +138,13 @@ class RandomSender(Secret):
             q = _draw(streams, width)
             q[:, :width] ^= u[:, part] & self._mask
             points = points_of(transpose(q)[: stop - start], start)
-            zero[start:stop] = robust.of(points)
+            zero[start:stop] = robust.digest(points)
             points ^= self._offset  # σ(q ⊕ s) ⊕ j = σ(q) ⊕ j ⊕ σ(s)
-            one[start:stop] = robust.of(points)
+            one[start:stop] = robust.digest(points)
         return zero, one
 
 
-def _at(place: str, count: int) -> bytes:
+def _label_place(place: str, count: int) -> bytes:
     """The place and the count; no two of them give the same bytes."""
     return count.to_bytes(8, "big") + place.encode()
 

@@ -6,16 +6,16 @@ TRANSFERS = 128
 """Base transfers, κ of the papers: as many as bits of security."""
 
 SEED_BYTES = 32
-"""Of a key that a base transfer gives; it is the seed of a row of bits."""
+"""Bytes of a key that a base transfer gives; it is the seed of a row of bits."""
 
 POINT_BYTES = 32
-"""Of a point of the curve."""
+"""Bytes of a point of the curve."""
 
 ANNOUNCEMENT_BYTES = POINT_BYTES
-"""Of the first message of the base transfers."""
+"""Bytes of the first message of the base transfers."""
 
 ANSWER_BYTES = TRANSFERS * POINT_BYTES
-"""Of their second and last message."""
+"""Bytes of their second and last message."""
 
 SALT_BYTES = 16
 """In front of each message of the extension; it depends on the place and on all choices."""

@@ -15,8 +15,9 @@ from vfl_node.session.openings import OpeningLog
 from vfl_node.session.session import Session
 from vfl_node.session.share_wire import PairWire, StarWire
 from vfl_node.session.toss import toss
-from vfl_node.training.hidden.computation import HiddenPlan, block, candidates, purpose
+from vfl_node.training.hidden.brought import HiddenPlan
 from vfl_node.training.hidden.config import Hidden
+from vfl_node.training.hidden.held import block, candidates, purpose
 
 
 async def toss_coins(session: Session) -> Coins | None:

@@ -23,9 +23,11 @@ from vfl_node.job.costs import Beside, TrainingCost
 from vfl_node.job.evaluate import Evaluate
 from vfl_node.training.hidden import memory, paired_costs
 from vfl_node.training.hidden.bound import worlds
-from vfl_node.training.hidden.computation import HiddenPlan, WeightShares, block, candidates, compute
+from vfl_node.training.hidden.brought import HiddenPlan, WeightShares
+from vfl_node.training.hidden.computation import compute
 from vfl_node.training.hidden.config import Hidden
 from vfl_node.training.hidden.descent import Descent, descent_of, describe_noise
+from vfl_node.training.hidden.held import block, candidates
 from vfl_node.training.hidden.memory import ROWS_AT_ONCE
 from vfl_node.training.hidden.network import Form
 from vfl_node.training.hidden.terms import MOST_MEASURED, batch_of
@@ -227,15 +229,15 @@ def _paired_cost(train: Hidden, evaluate: Evaluate, m: int, protocol: str, besid
         steps=epochs * steps,
         tested=tested,
     )
-    phases = [f"{name} {max(of.active, of.passive) / 1e6:,.0f} MB" for name, of in sent.phases.items()]
+    phases = [f"{name} {max(phase.active, phase.passive) / 1e6:,.0f} MB" for name, phase in sent.phases.items()]
     said = f"without a coordinator (experimental) a party sends at most: {', '.join(phases)}"
     noise = describe_noise(*of_all) if common is not None or train.shared_fraction else ()
     return TrainingCost(
         rows=steps * size,
         batches=steps,
-        steps=-(-sum(of.rounds for of in sent.phases.values()) // 2),  # both send at the same time
-        active_bytes=sum(of.active for of in sent.phases.values()),
-        passive_bytes=sum(of.passive for of in sent.phases.values()),
+        steps=-(-sum(phase.rounds for phase in sent.phases.values()) // 2),  # both send at the same time
+        active_bytes=sum(phase.active for phase in sent.phases.values()),
+        passive_bytes=sum(phase.passive for phase in sent.phases.values()),
         said=(said, *noise),
         counted_with="" if beside.columns and all(beside.columns) else f"{memory.USUAL_COLUMNS} encoded columns a party",
     )

@@ -7,7 +7,8 @@ has ::
 
     q = |x| · σ/n · √Σ_t (η·(1 − m^t)/(1 − m))²        t = 1 … T
 
-and the rate is the largest for which q is at most :data:`MOST_NOISE`.
+and the rate is the largest for which q is at most :data:`MOST_NOISE`. Where two parties draw noise of the full width each, the
+rules are the same: to take fewer steps or a lower rate then was as often worse as better (docs/experiments).
 
 Source: ours.
 """
@@ -76,16 +77,17 @@ def descent_of(train: Hidden, parties: int, records: float, worlds: int) -> Desc
 
     def plan(steps: int, momentum: float) -> Descent:
         deviation = bound.deviation(train.epsilon or 0, steps, parties, train.outputs, worlds)
-        at_one = noise_of_score(math.sqrt(train.draws) * deviation, steps, momentum, 1.0, parties, records)
+        at_one = noise_of_score(deviation, steps, momentum, 1.0, parties, records)
         stable = STABLE * 2 * (1 + momentum) / smooth
         rate = train.learning_rate or _floor(min(fastest, stable, MOST_NOISE / at_one))
-        return Descent(steps, momentum, rate, deviation, rate * at_one)
+        return Descent(steps, momentum, rate, deviation, rate * at_one * math.sqrt(train.draws))
 
     if train.epochs:
         usual = 0.9 if train.epochs >= WAYS[0][0] else 0.8
         return plan(train.epochs, usual if train.momentum is None else train.momentum)
     each = [plan(steps, momentum if train.momentum is None else train.momentum) for steps, momentum in WAYS]
-    quiet = [way for way in each if way.rate >= (train.learning_rate or _floor(fastest)) and (way.noise or 0) <= MOST_NOISE]
+    most = MOST_NOISE * math.sqrt(train.draws)
+    quiet = [way for way in each if way.rate >= (train.learning_rate or _floor(fastest)) and (way.noise or 0) <= most]
     return each[1] if train.task == "regression" else [*quiet, each[-1]][0]
 
 

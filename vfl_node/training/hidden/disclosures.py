@@ -71,7 +71,7 @@ def learns(job: Job, numbers: HiddenNumbers) -> Mapping[str, tuple[Disclosure, .
         if numbers.privacy:
             entries.append(Disclosure("privacy", numbers.rows, numbers.privacy))
         if not train.coordinated:
-            entries.append(Disclosure("deviation", None, DEVIATION))
+            entries.append(Disclosure("deviation", numbers.rows, DEVIATION))
         learnt[name] = tuple(entries)
     if train.coordinated:
         learnt[str(parties.coordinator)] = _shapes(numbers.rows)

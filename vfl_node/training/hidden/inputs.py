@@ -16,7 +16,7 @@ from vfl_node.session.session import Session
 from vfl_node.training import own_columns
 from vfl_node.training.glm.plain import one_hot
 from vfl_node.training.hidden import frequent
-from vfl_node.training.hidden.computation import Own, Positions, WeightShares
+from vfl_node.training.hidden.brought import Own, Positions, WeightShares
 from vfl_node.training.hidden.config import Hidden
 from vfl_node.training.hidden.network import Form
 from vfl_node.training.hidden.rows import FAR, RowEncoder

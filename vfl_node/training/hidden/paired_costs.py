@@ -24,8 +24,10 @@ from vfl_node.crypto.shares.paired.machine import PairCounter, count_program
 from vfl_node.crypto.shares.paired.tools import BlockMatrix, swap_columns, swap_keys
 from vfl_node.crypto.shares.ring import FRACTION
 from vfl_node.errors import UsageError
-from vfl_node.training.hidden.computation import Held, HiddenPlan, WeightShares, compute
+from vfl_node.training.hidden.brought import HiddenPlan, WeightShares
+from vfl_node.training.hidden.computation import compute
 from vfl_node.training.hidden.descent import Descent
+from vfl_node.training.hidden.held import Held
 from vfl_node.training.hidden.layout import BlockLayout
 from vfl_node.training.hidden.memory import ROWS_AT_ONCE
 from vfl_node.training.hidden.network import OUTPUT_TERMS, Form
@@ -34,7 +36,7 @@ from vfl_node.training.shares.metric_noise import MetricNoise
 from vfl_node.training.shares.phases import PHASES
 
 
-class Sent(NamedTuple):
+class PhaseCost(NamedTuple):
     """What a phase takes.
 
     Attributes:
@@ -47,16 +49,16 @@ class Sent(NamedTuple):
     passive: int = 0
 
     @classmethod
-    def of(cls, cost: Cost) -> Sent:
+    def from_cost(cls, cost: Cost) -> PhaseCost:
         """What was counted."""
         return cls(cost.rounds, cost.opened[0], cost.opened[1])
 
-    def add(self, other: Sent, times: int = 1) -> Sent:
+    def add(self, other: PhaseCost, times: int = 1) -> PhaseCost:
         """Both, the ``other`` so often."""
-        return Sent(*(own + times * more for own, more in zip(self, other, strict=True)))
+        return PhaseCost(*(own + times * more for own, more in zip(self, other, strict=True)))
 
 
-class PairSent(NamedTuple):
+class PairCost(NamedTuple):
     """What all phases take: ``offline`` and ``online`` of a whole training, and what of it a step is.
 
     Attributes:
@@ -65,13 +67,13 @@ class PairSent(NamedTuple):
         kept: bytes of what is made ahead for a step.
     """
 
-    setup: Sent
-    offline: Sent
-    online: Sent
+    setup: PhaseCost
+    offline: PhaseCost
+    online: PhaseCost
     kept: int
 
     @property
-    def phases(self) -> dict[str, Sent]:
+    def phases(self) -> dict[str, PhaseCost]:
         """By their names."""
         return dict(zip(PHASES, (self.setup, self.offline, self.online), strict=True))
 
@@ -89,7 +91,7 @@ def exchange(
     batch: int,
     steps: int,
     tested: int,
-) -> PairSent:
+) -> PairCost:
     """What a whole training takes.
 
     Args:
@@ -103,20 +105,20 @@ def exchange(
     size = block_rows(batch)
     measured = tested or trained
 
-    def run(batch: int, measured: int) -> tuple[Sent, Sent, int]:
+    def run(batch: int, measured: int) -> tuple[PhaseCost, PhaseCost, int]:
         what = form, bins, reveals, told, noised, whole
         counter = _count(*what, size=size, batch=batch, measured=measured)
-        return Sent.of(counter.cost), Sent.of(counter.ahead), max(counter.kept.values(), default=0)
+        return PhaseCost.from_cost(counter.cost), PhaseCost.from_cost(counter.ahead), max(counter.kept.values(), default=0)
 
     nothing = run(0, 0)
     of_step = _piecewise(lambda rows: run(rows, 0), nothing, batch, ROWS_AT_ONCE, size)
     of_measuring = (
-        _piecewise(lambda rows: run(0, rows), nothing, measured, LARGEST_BLOCK, size) if bins else (Sent(), Sent(), 0)
+        _piecewise(lambda rows: run(0, rows), nothing, measured, LARGEST_BLOCK, size) if bins else (PhaseCost(), PhaseCost(), 0)
     )
     online = nothing[0].add(of_step[0], steps).add(of_measuring[0])
     offline = nothing[1].add(of_step[1], steps).add(of_measuring[1])
     setup = _count_setup(form.widths, size, (trained + tested) // size)
-    return PairSent(setup, offline, online, of_step[2])
+    return PairCost(setup, offline, online, of_step[2])
 
 
 def check_flood(form: Form, *, trained: int, batch: int, steps: int, tested: int) -> float:
@@ -145,10 +147,10 @@ def check_flood(form: Form, *, trained: int, batch: int, steps: int, tested: int
     return distance
 
 
-def _piecewise(run: Any, nothing: Any, rows: int, piece: int, size: int) -> tuple[Sent, Sent, int]:
+def _piecewise(run: Any, nothing: Any, rows: int, piece: int, size: int) -> tuple[PhaseCost, PhaseCost, int]:
     """What ``rows`` take beyond nothing: full pieces take the same each."""
     if not rows:
-        return Sent(), Sent(), 0
+        return PhaseCost(), PhaseCost(), 0
     full, rest = divmod(rows, piece)
     if not full or (full == 1 and not rest):
         found = run(rows)
@@ -160,8 +162,8 @@ def _piecewise(run: Any, nothing: Any, rows: int, piece: int, size: int) -> tupl
     return online, offline, begun[2] + (two[2] - one[2]) * (full - 1)
 
 
-def _count_setup(widths: tuple[int, ...], size: int, blocks: int) -> Sent:
-    def run(blocks: int) -> Sent:
+def _count_setup(widths: tuple[int, ...], size: int, blocks: int) -> PhaseCost:
+    def run(blocks: int) -> PhaseCost:
         counter = PairCounter()
 
         async def setup() -> None:
@@ -169,7 +171,7 @@ def _count_setup(widths: tuple[int, ...], size: int, blocks: int) -> Sent:
             await swap_columns(counter, None, None, blocks * size, widths, size, FRACTION)
 
         _finish(setup())
-        return Sent.of(counter.cost)
+        return PhaseCost.from_cost(counter.cost)
 
     one = run(1)
     return one.add(run(2).add(one, -1), blocks - 1)

@@ -67,11 +67,10 @@ class HiddenSection(TrainerSection):
         )
 
     def _paired_words(self) -> TrainingWords:
-        """Of a training without a coordinator: its phases."""
+        """The words of a training without a coordinator: its phases."""
         each = [(name, self.phases[name]) for name in PHASES if name in self.phases]
         phases = [
-            Term(name.capitalize(), ((f"{figures.seconds:.1f}", " s, "), (figures.bytes, " bytes sent")))
-            for name, figures in each
+            Term(name.capitalize(), ((f"{figures.seconds:.1f} s",), (figures.bytes, " bytes sent"))) for name, figures in each
         ]
         return TrainingWords(
             leaks=LEAKS,

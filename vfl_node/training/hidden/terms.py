@@ -15,7 +15,8 @@ from vfl_node.job import Job
 from vfl_node.ledger import Disclosure
 from vfl_node.training.hidden import layout, memory
 from vfl_node.training.hidden.bound import worlds
-from vfl_node.training.hidden.computation import HiddenPlan, WeightShares, compute
+from vfl_node.training.hidden.brought import HiddenPlan, WeightShares
+from vfl_node.training.hidden.computation import compute
 from vfl_node.training.hidden.config import Hidden
 from vfl_node.training.hidden.descent import Descent, descent_of, describe_noise
 from vfl_node.training.hidden.disclosures import HiddenNumbers, learns

@@ -31,9 +31,11 @@ from vfl_node.training.checkpoints import Checkpoints
 from vfl_node.training.evaluation import Rival
 from vfl_node.training.glm.measuring import output_of
 from vfl_node.training.hidden import alone, audit, terms
-from vfl_node.training.hidden.computation import Held, HiddenOutcome, HiddenPlan, Own, WeightShares, compute
+from vfl_node.training.hidden.brought import HiddenPlan, Own, WeightShares
+from vfl_node.training.hidden.computation import HiddenOutcome, compute
 from vfl_node.training.hidden.config import Hidden
 from vfl_node.training.hidden.disclosures import HiddenNumbers, learns
+from vfl_node.training.hidden.held import Held
 from vfl_node.training.hidden.inputs import Inputs, digest_of, first_parts, prepare
 from vfl_node.training.hidden.network import Form
 from vfl_node.training.hidden.paired_costs import check_flood

@@ -28,7 +28,7 @@ import gmpy2
 import numpy as np
 from numpy.typing import NDArray
 
-from vfl_node.crypto.shares.kits import DEALT, Counted, Kit
+from vfl_node.crypto.shares.kits import DEALT, CountedScores, Kit
 from vfl_node.crypto.shares.machine import ShareMachine
 from vfl_node.crypto.shares.operations import reveal
 from vfl_node.crypto.shares.ring import FRACTION, Ring
@@ -105,7 +105,7 @@ async def tally(
     """
     outputs, levels = noise.outputs, kit.levels(bins)
     stands = np.concatenate([level.kept for level in levels])
-    total = Counted(())
+    total = CountedScores(())
     count, at_once = len(targets), kit.rows_counted(bins, outputs)
     for first in range(0, count, at_once):
         rows = slice(first, first + at_once)

@@ -91,7 +91,7 @@ class MetPair:
     _new_machine: Callable[[Wire, str], PairParty]
     _stock: MadeAhead | None = field(default=None)
 
-    def under(self, context: bytes) -> MetPair:
+    def change_context(self, context: bytes) -> MetPair:
         """The same keys, for values that are made of other things."""
         return replace(self, context=context.hex(), _stock=None)
 
@@ -114,9 +114,10 @@ class MetPair:
         return party
 
     def describe(self) -> dict[str, PhaseFigures]:
-        """Phase → what it took."""
+        """Phase → what it took; what is made ahead while the computation goes on is no part of it."""
+        apart = {"online": self.offline.seconds}
         return {
-            name: PhaseFigures(seconds=phase.seconds, rounds=phase.rounds, bytes=phase.sent)
+            name: PhaseFigures(seconds=phase.seconds - apart.get(name, 0.0), rounds=phase.rounds, bytes=phase.sent)
             for name, phase in zip(PHASES, (self.setup, self.offline, self.online), strict=True)
         }
 
@@ -146,11 +147,11 @@ async def meet_pair(session: Session, context: bytes, common: bytes) -> AsyncIte
     secret, both = session.randomness.derive(f"pair {context.hex()}"), Randomness(common)
     log = OpeningLog(session.attempt.folder / "openings", hashlib.sha256(b"vfl-node pair" + context).digest())
 
-    def machine(phase: Wire, of: str) -> PairParty:
+    def machine(phase: Wire, masks: str) -> PairParty:
         def check(section: str, number: int, opened: Sequence[Ring]) -> None:
-            log.check(f"{of} {section}", number, opened)
+            log.check(f"{masks} {section}", number, opened)
 
-        return PairParty(place, secret, phase, of, check, both)
+        return PairParty(place, secret, phase, masks, check, both)
 
     try:
         setup = machine(setup_wire, context.hex())

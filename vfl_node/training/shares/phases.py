@@ -13,6 +13,6 @@ PHASES = ("setup", "offline", "online")
 class PhaseFigures(Section):
     """What a phase took at this party, in its last attempt."""
 
-    seconds: float = Field(description="from the first message of each piece of it to the last")
+    seconds: float = Field(description="of each piece of it; online without what is made ahead in between")
     rounds: Count = Field(description="messages that had to be waited for")
     bytes: Count = Field(description="that this party sent, without what frames add")

@@ -5,7 +5,7 @@ file             what
 ===============  =====================================================================================================
 ``blocks``       how many rows a ciphertext of columns has
 ``tools``        keys of both parties, and the columns of each under the other's eyes
-``pairings``     random values that two parties make together ahead of need
+``correlations``     random values that two parties make together ahead of need
 ``stock``        what was made ahead, on the disk; and the look ahead at what a program will need
 ``machine``      a party's machine
 ``operations``   what is done with them: products, bits times numbers, truncations

@@ -27,7 +27,7 @@ from vfl_node.crypto.lattice.monomials import MonomialTally, encrypt_monomials, 
 from vfl_node.crypto.lattice.parameters import N
 from vfl_node.crypto.lattice.sizes import monomial_ciphertexts, monomials_bytes, tally_bytes
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.crypto.shares.kits import Counted
+from vfl_node.crypto.shares.kits import CountedScores
 from vfl_node.crypto.shares.machine import ShareMachine
 from vfl_node.crypto.shares.operation import DEALER
 from vfl_node.crypto.shares.paired.operations import choose
@@ -69,7 +69,7 @@ async def count(
     labels: Ring | None,
     own: Ring | None,
     bins: int,
-) -> Counted:
+) -> CountedScores:
     """As :meth:`vfl_node.crypto.shares.kits.Kit.count`, of :data:`ROWS_AT_ONCE` rows at most. Two rounds.
 
     Args:
@@ -94,7 +94,7 @@ async def count(
         found.append(Shared(histogram, 0))
         outside = [each[level.outer].sum(dtype=np.uint64) for each, level in zip(counts, levels, strict=True)]
         beyond.append(np.sum(outside, dtype=np.uint64))
-    return Counted(tuple(found), Shared(np.array(beyond, np.uint64), _RANGES.bit_length() - 1))
+    return CountedScores(tuple(found), Shared(np.array(beyond, np.uint64), _RANGES.bit_length() - 1))
 
 
 async def _count(
@@ -126,8 +126,8 @@ async def _count(
         total, per = MonomialTally(tools.counts, stride), N // stride
         with reading("ciphertexts of scores"):
             for at in range(count):
-                part, of = slice(at * per, (at + 1) * per), slice(at * each, (at + 1) * each)
-                total.add(sent[of], exponents[part].view(np.int64), own[part])
+                part, place = slice(at * per, (at + 1) * per), slice(at * each, (at + 1) * each)
+                total.add(sent[place], exponents[part].view(np.int64), own[part])
         message, made["share"] = total.answer(randomness)
         return message
 

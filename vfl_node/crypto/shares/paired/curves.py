@@ -24,8 +24,8 @@ from vfl_node.crypto.lattice.parameters import SLOT_PRIME
 from vfl_node.crypto.shares.kits import Curved
 from vfl_node.crypto.shares.machine import ShareMachine
 from vfl_node.crypto.shares.operation import DEALER, Material, Opening, Operation
+from vfl_node.crypto.shares.paired.correlations import InnerProducts
 from vfl_node.crypto.shares.paired.operations import choose
-from vfl_node.crypto.shares.paired.pairings import InnerProducts
 from vfl_node.crypto.shares.paired.tools import nothing
 from vfl_node.crypto.shares.ring import FRACTION, Ring
 from vfl_node.crypto.shares.sines import ANGLE_BITS, ONE, PERIOD_BITS, Series, scale_sines, sines_and_cosines
@@ -58,7 +58,7 @@ def _add_sines(value: Shared, series: Series, curved: Curved) -> Operation[Ring]
     """A party's share of the sum modulo t, with twice :data:`FRACTION` fractional bits, and 2³⁸ added."""
     shape, rows = value.shape, prod(value.shape)
     terms = 2 * series.terms
-    pairing = InnerProducts(terms, rows)
+    correlation = InnerProducts(terms, rows)
 
     def shares(place: int, material: Material) -> Sequence[Ring]:
         hidden = (_vector(place, value, series, curved) + _MODULUS - material["factors"]) % _MODULUS
@@ -76,7 +76,7 @@ def _add_sines(value: Shared, series: Series, curved: Curved) -> Operation[Ring]
         return total.reshape(shape)
 
     shown = tuple(Opening((terms, rows), to=1 - place, by=place, bits=_RESIDUE_BITS) for place in (0, 1))
-    return Operation(result, shown=shown, shares=shares, paired=pairing)
+    return Operation(result, shown=shown, shares=shares, paired=correlation)
 
 
 def _vector(place: int, value: Shared, series: Series, curved: Curved) -> Ring:

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
-from vfl_node.crypto.shares.kits import Counted, Curved
+from vfl_node.crypto.shares.kits import CountedScores, Curved, Kit
 from vfl_node.crypto.shares.machine import ShareMachine
 from vfl_node.crypto.shares.operation import DEALER, Drawn, Material, Operation, Shape
 from vfl_node.crypto.shares.paired import counts, curves, operations
@@ -39,7 +40,7 @@ class OwnBits:
         return OwnBits(bits, len(range(self.rows)[index]) if isinstance(index, slice) else len(index), self.whole)
 
 
-class PairKit:
+class PairKit(Kit):
     """As :class:`~vfl_node.crypto.shares.kits.Kit`.
 
     Args:
@@ -51,12 +52,12 @@ class PairKit:
     def __init__(self, tools: PairTools | None = None) -> None:
         self._tools = tools
 
+    @override
     def known_product(self, matrix: BlockMatrix, value: Shared) -> Operation[Shared]:
-        """As the base."""
         return operations.known_product(matrix, value)
 
+    @override
     def truncate(self, value: Shared, bits: int) -> Operation[Shared]:
-        """As the base."""
         return operations.truncate(value, bits)
 
     async def bend(self, machine: ShareMachine, value: Shared, series: Series, curved: Curved) -> Shared:
@@ -106,13 +107,15 @@ class PairKit:
         """As the base: two rounds with labels."""
         return await counts.separate(machine, found) if labelled else found
 
-    async def count(self, machine: ShareMachine, scores: Shared, labels: Ring | None, owned: OwnBits, bins: int) -> Counted:
+    async def count(
+        self, machine: ShareMachine, scores: Shared, labels: Ring | None, owned: OwnBits, bins: int
+    ) -> CountedScores:
         """As the base: two rounds for each :data:`~.counts.ROWS_AT_ONCE` rows."""
         own = None if owned.bits is None else owned.bits[:, 0]
         pieces = []
         for first in range(0, len(scores.part), counts.ROWS_AT_ONCE):
             rows = slice(first, first + counts.ROWS_AT_ONCE)
-            of_labels, of_own = (None if of is None else of[rows] for of in (labels, own))
+            of_labels, of_own = (None if column is None else column[rows] for column in (labels, own))
             pieces.append(await counts.count(machine, self._tools, scores[rows], of_labels, of_own, bins))
         first_piece, *others = pieces
         return sum(others, first_piece)

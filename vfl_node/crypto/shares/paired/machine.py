@@ -1,6 +1,6 @@
 """A party's machine without a dealer, what it has made ahead, and the look ahead at what will be needed.
 
-The program itself says what it needs: a :class:`Lookout` runs it with nobody's values, and notes the pairings of each section.
+The program itself says what it needs: a :class:`Lookout` runs it with nobody's values, and notes what each section needs.
 So both parties make the same ones, in the same order. What is made for a section has a section of its own (``ahead …``): it
 has the same bytes whenever it is made.
 """
@@ -17,7 +17,7 @@ from typing_extensions import override
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.shares.machine import Cost, Counter, Party, ShareMachine, Wire
 from vfl_node.crypto.shares.operation import DEALER, Material, Operation
-from vfl_node.crypto.shares.paired.pairings import Made, Transfers
+from vfl_node.crypto.shares.paired.correlations import Made, Transfers
 from vfl_node.crypto.shares.paired.tools import PairTools, nothing
 from vfl_node.crypto.shares.ring import Ring
 from vfl_node.crypto.shares.rounds import run_beside
@@ -130,18 +130,18 @@ async def make_ahead(
         if isinstance(each, Transfers):
             transfers[each.receiver][number] = each.count
     jobs: list[tuple[Any, Made]] = [(number, each) for number, each in needed.items() if not isinstance(each, Transfers)]
-    jobs += [(of, Transfers(receiver, sum(of.values()))) for receiver, of in transfers.items() if of]
+    jobs += [(parts, Transfers(receiver, sum(parts.values()))) for receiver, parts in transfers.items() if parts]
     place = f"{machine.context} {section}"
     made = await run_beside(
         machine, *(partial(each.make, tools=tools, place=f"{place} {number}") for number, (_, each) in enumerate(jobs))
     )
     materials: dict[int, Material] = {}
-    for (of, _), material in zip(jobs, made, strict=True):
-        if isinstance(of, int):
-            materials[of] = material
+    for (parts, _), material in zip(jobs, made, strict=True):
+        if isinstance(parts, int):
+            materials[parts] = material
             continue
         start = 0
-        for number, count in of.items():
+        for number, count in parts.items():
             materials[number] = {name: values[start : start + count] for name, values in material.items()}
             start += count
     return materials

@@ -26,7 +26,7 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.shares.machine import ShareMachine
 from vfl_node.crypto.shares.noise import variance_of
 from vfl_node.crypto.shares.operation import DEALER, Drawn, Material, Opening, Operation, Shape
-from vfl_node.crypto.shares.paired.pairings import Linear, Transfers
+from vfl_node.crypto.shares.paired.correlations import Linear, Transfers
 from vfl_node.crypto.shares.paired.tools import SEED_WORDS, BlockMatrix, nothing
 from vfl_node.crypto.shares.ring import BITS, Ring, matmul
 from vfl_node.crypto.shares.values import Shared
@@ -109,8 +109,9 @@ def truncate(value: Shared, bits: int) -> Operation[Shared]:
         cut = (share >> low) - (share >> np.uint64(BITS - 1)) * unit + both
         return Shared(cut - np.uint64(1 << (_CENTRE - bits)) + _ONE if place == 0 else cut, fraction)
 
-    of = choose(0, None, None, shape)
-    return Operation(result, drawn=(Drawn("zero", shape, common=True),), shown=of.shown, shares=shares, paired=of.paired)
+    bits_chosen = choose(0, None, None, shape)
+    drawn = (Drawn("zero", shape, common=True),)
+    return Operation(result, drawn=drawn, shown=bits_chosen.shown, shares=shares, paired=bits_chosen.paired)
 
 
 async def multiply(machine: ShareMachine, left: Shared, right: Shared) -> Shared:
@@ -151,8 +152,8 @@ def known_product(matrix: BlockMatrix, value: Shared) -> Operation[Shared]:
         assert matrix.part is not None
         return Shared(matmul(matrix.part, value.part + opened[0]) + material["product"], fraction)
 
-    pairing = Linear(owner, matrix.tiles, matrix.blocks, value.shape[1], matrix.is_transposed)
-    return Operation(result, shown=(Opening(value.shape, to=owner, by=1 - owner),), shares=shares, paired=pairing)
+    correlation = Linear(owner, matrix.tiles, matrix.blocks, value.shape[1], matrix.is_transposed)
+    return Operation(result, shown=(Opening(value.shape, to=owner, by=1 - owner),), shares=shares, paired=correlation)
 
 
 def draw_noise(shape: Shape, deviation: float | Sequence[float], fraction: int) -> Operation[Shared]:
@@ -179,6 +180,6 @@ def draw_gaussian(seed: Ring, shape: Shape, deviation: float | Sequence[float], 
     """A party's own noise, uint64[…]: args as :func:`draw_noise`, and four random words."""
     deviations = [deviation] if isinstance(deviation, float) else deviation
     randomness = Randomness(seed.astype("<u8").tobytes())
-    each = [DiscreteGaussian(randomness, variance_of(of, fraction)) for of in deviations]
+    each = [DiscreteGaussian(randomness, variance_of(one, fraction)) for one in deviations]
     drawn = [each[number % len(each)].draw() % (1 << BITS) for number in range(prod(shape))]
     return np.array(drawn, np.uint64).reshape(shape)

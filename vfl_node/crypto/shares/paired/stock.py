@@ -98,7 +98,9 @@ class MadeAhead:
 
 
 def _pack(made: Mapping[int, Material]) -> bytes:
-    return safetensors.numpy.save({f"{number} {name}": values for number, of in made.items() for name, values in of.items()})
+    return safetensors.numpy.save(
+        {f"{number} {name}": values for number, each in made.items() for name, values in each.items()}
+    )
 
 
 def _unpack(data: bytes) -> dict[int, Material]:

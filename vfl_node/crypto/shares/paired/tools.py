@@ -1,4 +1,4 @@
-"""What two parties make pairings with: keys of both, made once, and each one's columns as ciphertexts at the other.
+"""What two parties make correlations with: keys of both, made once, and each one's columns as ciphertexts at the other.
 
 ::
 
@@ -39,7 +39,7 @@ SEED_WORDS = 4
 
 @dataclass(frozen=True, eq=False)
 class PairTools:
-    """What one party makes pairings with.
+    """What one party makes correlations with.
 
     Attributes:
         receiver, sender: of random transfers, in both directions.
@@ -79,7 +79,7 @@ class BlockMatrix:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Of the matrix."""
+        """Rows and columns of the matrix."""
         rows, columns = len(self.blocks) * self.tiles.tile_rows, self.tiles.columns
         return (columns, rows) if self.is_transposed else (rows, columns)
 
@@ -164,9 +164,9 @@ async def swap_keys(machine: ShareMachine, secret: Randomness | None) -> PairToo
     def send(sender: int, size: int, data: Callable[[], bytes]) -> Operation[bytes]:
         return hand_over(sender, size, lambda randomness: data())
 
-    def public(of: SecretKey | None) -> bytes:
-        assert of is not None
-        return of.public.to_bytes()
+    def public(secret_key: SecretKey | None) -> bytes:
+        assert secret_key is not None
+        return secret_key.public.to_bytes()
 
     size = sizes.public_key_bytes(parameters.LINEAR)
     came = await machine.run(
@@ -228,7 +228,7 @@ async def swap_columns(
 
     for block in range(count):
         came = await machine.run(
-            *(hand_over(owner, sizes.block_bytes(of), partial(encrypt, block)) for owner, of in enumerate(tiles))
+            *(hand_over(owner, sizes.block_bytes(each), partial(encrypt, block)) for owner, each in enumerate(tiles))
         )
         if tools is not None:
             with reading("columns"):
@@ -237,7 +237,8 @@ async def swap_columns(
     if tools is not None:
         tools.blocks[1 - place] = received
     return [
-        BlockMatrix(owner, own if owner == place else None, fraction, of, tuple(range(count))) for owner, of in enumerate(tiles)
+        BlockMatrix(owner, own if owner == place else None, fraction, each, tuple(range(count)))
+        for owner, each in enumerate(tiles)
     ]
 
 

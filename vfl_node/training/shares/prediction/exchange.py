@@ -117,7 +117,7 @@ class PairedAnswers:
         self, terms: AnswerTerms, shares: Sequence[Ring], columns: NDArray[Any], offset: Ring | None, to: int
     ) -> Ring:
         """As :meth:`DealtAnswers.answer`."""
-        pair, count = self._pair.under(bytes.fromhex(answers.masks_of(terms))), len(columns)
+        pair, count = self._pair.change_context(bytes.fromhex(answers.masks_of(terms))), len(columns)
         rows = fill(count, size := tile_rows(count))
         whole = np.concatenate([columns, np.zeros((rows - count, columns.shape[1]), np.uint64)])
         held = await pair.swap_columns(whole, rows, self._form.widths, size)

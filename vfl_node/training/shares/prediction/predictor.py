@@ -156,7 +156,7 @@ DEVIATION = Disclosure(
     "allowed, could read the other's masks, and with them columns' sums and its shares of weights. This way to predict is "
     "experimental",
 )
-"""Of two parties without a coordinator."""
+"""What a party without a coordinator could learn besides."""
 
 
 def learnt(job: Job, exchanged: ServiceCount | Predicted) -> Mapping[str, tuple[Disclosure, ...]]:

@@ -1,7 +1,7 @@
 """Random values that two parties make together, ahead of need and without knowing what they will be used for.
 
 =======================  ==========================================  ===================================================
-pairing                  what each party has                         what is sent, about
+correlation                  what each party has                         what is sent, about
 =======================  ==========================================  ===================================================
 :class:`Transfers`       a random bit α, the other a number β,       16 bytes each, by who has the bits
                          and shares of αβ
