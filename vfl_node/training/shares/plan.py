@@ -24,11 +24,10 @@ class SharesPlan(TrainingPlan[C]):
         if cost is None:
             return Computing((), PACE)
         dealt = cost.coordinator_bytes / (1 + others)
-        return Computing(
-            (
-                Operations("active", "byte", dealt + cost.bytes),
-                Operations("passive", "byte", dealt + cost.bytes / others),
-                Operations("coordinator", "dealt byte", cost.coordinator_bytes),
-            ),
-            PACE,
-        )
+        work = [
+            Operations("active", "byte", dealt + cost.bytes),
+            Operations("passive", "byte", dealt + cost.bytes / others),
+        ]
+        if cost.coordinator_bytes:
+            work.append(Operations("coordinator", "dealt byte", cost.coordinator_bytes))
+        return Computing(tuple(work), PACE)
