@@ -220,6 +220,8 @@ async def swap_columns(
     count, place = rows // tile_rows, machine.place
     tiles = [Tiles(rows, width, tile_rows) for width in widths]
     received: list[EncryptedBlock] = []
+    size = sizes.block_bytes(tiles[1 - place]) if tools else 0
+    store = np.empty((count, size), np.uint8)  # in one piece, which goes back to the system as one
 
     def encrypt(block: int, randomness: Randomness) -> bytes:
         assert tools is not None
@@ -231,8 +233,9 @@ async def swap_columns(
             *(hand_over(owner, sizes.block_bytes(each), partial(encrypt, block)) for owner, each in enumerate(tiles))
         )
         if tools is not None:
+            store[block] = np.frombuffer(came[1 - place], np.uint8)
             with reading("columns"):
-                received.append(EncryptedBlock.from_bytes(LINEAR, came[1 - place], tiles[1 - place]))
+                received.append(EncryptedBlock.from_bytes(LINEAR, store[block].data, tiles[1 - place]))
         after()
     if tools is not None:
         tools.blocks[1 - place] = received
