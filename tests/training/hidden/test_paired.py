@@ -9,6 +9,7 @@ from unittest import mock
 import numpy as np
 import pytest
 
+from tests.crypto.lattice.variants import compiled
 from tests.thorough import every
 from tests.training.hidden.conftest import NOISED, weights_of
 from tests.training.shares_attempts import KilledError, assert_same, cut, edits, kills, shares
@@ -22,6 +23,7 @@ from vfl_node.training.hidden.config import Hidden
 from vfl_node.training.hidden.inputs import digest_of
 from vfl_node.transport.generated.vfl.v1.shares_pb2 import MaskedShares
 
+pytestmark = compiled
 PARTIES = {"randomness": "parties"}
 WHOLE = {**PARTIES, "batch_size": 1 << 20}
 """One batch of all rows: so it is the same one as a dealer's."""

@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
+from tests.crypto.lattice.variants import compiled
 from tests.training.hidden.test_paired import PARTIES
 from vfl_node.training.hidden.paired_costs import exchange
 
 
+@compiled
 @pytest.mark.parametrize(
     ("protocol", "train", "evaluate"),
     [

@@ -7,12 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.crypto.lattice.variants import compiled
 from tests.training.hidden.answering import errors_of, new_records, trained
 from tests.training.hidden.test_paired import PARTIES
 from tests.training.hidden.test_predictions import bare
 from vfl_node.training.predictor import Predicted
 from vfl_node.training.shares.prediction import answers
 
+pytestmark = compiled
 KINDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "classes": ({"classes": 3, "reveal": "none"}, {"classes": 3}),
     "numbers": ({"task": "regression"}, {"numbers": True}),

@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from vfl_node.crypto.kernels import lattice_kernel
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.shares.audit import Coins
 from vfl_node.crypto.shares.machine import ShareMachine
@@ -61,8 +62,10 @@ class HiddenTrainer(Trainer):
     """Training in shares (:mod:`vfl_node.training.hidden.computation`), as a `Trainer`."""
 
     def prepare(self, session: Session) -> None:
-        """As the base: sines must be those of all machines."""
+        """As the base: sines must be those of all machines, and without a coordinator lattices were compiled."""
         agreement.check_tables()
+        if session.coordinator is None:
+            lattice_kernel()
 
     async def run(self, session: Session, data: TrainingData, checkpoints: Checkpoints, resume: str | None) -> Trained:
         """Train with the other data parties, and with the dealer's randomness.

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.crypto.lattice.variants import compiled
 from tests.crypto.shares.paired.pairs import PairRun
 from tests.crypto.shares.together import shared, spread, total
 from vfl_node.crypto.shares.kits import Curved
@@ -16,6 +17,7 @@ from vfl_node.crypto.shares.ring import encode
 from vfl_node.crypto.shares.sines import SIGMOID
 from vfl_node.crypto.shares.values import Shared
 
+pytestmark = compiled
 GENERATOR = np.random.default_rng(0)
 
 
