@@ -17,8 +17,10 @@ logistic    100,000 · 330 (half each), batches of 4,096: seconds of a pass for 
 small       10,000 · 23, one batch of all rows: milliseconds an iteration
 paillier    the same rows in the coordinator flow of `train.algorithm: logistic`, seconds an iteration
 layer       one hidden layer of 32, batches of 1,024, 64 columns: milliseconds a step, and of split training the same
-wan         `logistic` (taylor) and `layer` with 20 ms and 100 Mbit/s between each two nodes, and by the same nodes on loopback
+wan         `logistic` (taylor) and `layer` with 20 ms and 100 Mbit/s between each two nodes, and by the same nodes on loopback;
+            ten passes of `parties`
 memory      1,000,000 · 50, batches of 8,192: the most resident memory of each node, alignment by psi included
+parties     the tables of `logistic`, with a coordinator and without: seconds, megabytes and memory of setup, offline, online
 ==========  ==================================================================================================================
 """
 
@@ -99,6 +101,7 @@ def run(
 def job_of(train: Settings, coordinator: str = "dealer", protocol: str = "psi") -> dict[str, Any]:
     """The job, with a coordinator if its training needs one."""
     coordinated = train["algorithm"] in ("hidden", "trees", "statistics") or train.get("flow") == "coordinator"
+    coordinated = coordinated and train.get("randomness") != "parties"
     return {
         "name": "bench",
         "parties": {"active": "active", "passive": "passive", **({"coordinator": coordinator} if coordinated else {})},
@@ -225,20 +228,50 @@ def layer(folder: Path) -> dict[str, Any]:
     return {"ms a step": in_shares, "split, ms a step": open_, "ratio": in_shares / open_, **declared(rows, (32, 32), hidden)}
 
 
+def note_peaks(peaks: dict[str, float], pid: int) -> None:
+    """Note the most resident memory of each node of a run, in GiB."""
+    with suppress(OSError, ValueError, IndexError):  # a node begins or ends
+        for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+            name = Path(Path(f"/proc/{child}/cmdline").read_text().split("\0")[-2]).parent.name
+            (line,) = (line for line in Path(f"/proc/{child}/status").read_text().splitlines() if "VmHWM" in line)
+            peaks[name] = int(line.split()[1]) / 2**20
+
+
 def memory(folder: Path) -> dict[str, Any]:
     """GiB of each node at its peak, a million rows of 50 columns."""
     write_tables(folder, 1_000_000, (25, 25))
     peaks: dict[str, float] = {}
-
-    def watch(pid: int) -> None:
-        with suppress(OSError, ValueError):  # a node ends
-            for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
-                name = Path(Path(f"/proc/{child}/cmdline").read_text().split("\0")[-2]).parent.name
-                (line,) = (line for line in Path(f"/proc/{child}/status").read_text().splitlines() if "VmHWM" in line)
-                peaks[name] = int(line.split()[1]) / 2**20
-
-    report = run(folder, {**HIDDEN, "batch_size": 8192, "epochs": 2}, watch)
+    report = run(folder, {**HIDDEN, "batch_size": 8192, "epochs": 2}, partial(note_peaks, peaks))
     return {**{f"GiB at {name}": peak for name, peak in peaks.items()}, "s the second pass": seconds(report)}
+
+
+def parties(folder: Path) -> dict[str, Any]:
+    """Seconds and megabytes of a pass without a coordinator, phase by phase, beside one with it; GiB of each node."""
+    write_tables(folder, 100_000, (165, 165))
+    found: dict[str, Any] = {}
+    for loss in ("taylor", "exact"):
+        train = {**HIDDEN, "loss": loss, "batch_size": 4096, "epochs": 4}
+        found[f"{loss}, with a coordinator, s a pass"] = seconds(run(folder, train))
+        peaks: dict[str, float] = {}
+        report = run(folder, {**train, "randomness": "parties"}, partial(note_peaks, peaks))
+        found |= {f"{loss}, {name}": value for name, value in phases_of(report, train["epochs"]).items()}
+        found |= {f"{loss}, GiB at {name}": peak for name, peak in peaks.items()}
+    return found
+
+
+def phases_of(report: Mapping[str, Any], epochs: int) -> dict[str, float]:
+    """Seconds and megabytes of setup, and of a pass offline and online, as the active party has them."""
+    phases = report["training"]["hidden"]["phases"]
+    offline, online = phases["offline"], phases["online"]
+    return {
+        "setup, s": phases["setup"]["seconds"],
+        "setup, MB": phases["setup"]["bytes"] / 1e6,
+        "offline, s a pass": offline["seconds"] / epochs,
+        "offline, MB a pass": offline["bytes"] / 1e6 / epochs,
+        "online, s a pass": (online["seconds"] - offline["seconds"]) / epochs,  # which is made within
+        "online, MB a pass": online["bytes"] / 1e6 / epochs,
+        "online, rounds a pass": online["rounds"] / epochs,
+    }
 
 
 SLOW: Mapping[str, tuple[int, tuple[int, int], Settings]] = {
@@ -280,7 +313,22 @@ PARTS: Mapping[str, Callable[[Path], dict[str, Any]]] = {
     "paillier": paillier,
     "layer": layer,
     "memory": memory,
+    "parties": parties,
 }
+
+
+def run_parties_over_slow_links(folder: Path, program: str) -> dict[str, Any]:
+    """Ten passes of `parties` over slow links: seconds of each phase."""
+    write_tables(folder, 100_000, (165, 165))
+    tables, found = {role: folder / f"{role}.parquet" for role in ROLES}, {}
+    for loss in ("taylor", "exact"):
+        train = {**HIDDEN, "loss": loss, "batch_size": 4096, "epochs": 10, "randomness": "parties"}
+        with slow_triangle(program) as places, Three(places) as nodes:
+            report = nodes.run(job_of(train), tables)
+        found |= {f"{loss}, {name}": value for name, value in phases_of(report, train["epochs"]).items()}
+        whole = report["training"]["hidden"]["phases"]
+        found[f"{loss}, all phases, s a pass"] = (whole["setup"]["seconds"] + whole["online"]["seconds"]) / train["epochs"]
+    return found
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -292,7 +340,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     chosen = parser.parse_args(arguments)
     found: dict[str, Any] = {}
     print("| part | what | figure |\n|---|---|--:|")
-    parts = {"wan": partial(run_over_slow_links, program=chosen.wan)} if chosen.wan else PARTS
+    slow = {"wan": run_over_slow_links, "parties over slow links": run_parties_over_slow_links}
+    parts = {name: partial(of, program=chosen.wan) for name, of in slow.items()} if chosen.wan else PARTS
     for name in parts if chosen.wan else chosen.only.split(","):
         with tempfile.TemporaryDirectory() as folder:
             found[name] = parts[name](Path(folder))

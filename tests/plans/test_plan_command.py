@@ -108,7 +108,7 @@ def test_several_other_parties() -> None:
         ({"third_party": "perhaps"}, "--third-party perhaps: one of yes, no is expected"),
         ({"task": "multiclass", "classes": "2"}, "--classes 2: a number of classes"),
         ({"columns": "lab=3"}, "--columns lab=3 is not ROLE=NUMBER"),
-        ({"third_party": "no"}, "no way fits these answers"),
+        ({"third_party": "no", "same_id": "no"}, "no way fits these answers"),
     ],
 )
 def test_what_cannot_be_used_is_said_in_a_sentence(flags: dict[str, str], message: str) -> None:

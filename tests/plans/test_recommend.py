@@ -108,9 +108,11 @@ def test_what_is_recommended() -> None:
 def test_few_shared_records_are_not_trained_on_with_noise_if_there_is_another_way() -> None:
     few = Answers(1000, (1000,), "binary", "both", third_party=True)
     assert recommend(few).fitting[0].combination.name == "logistic over psi"
-    proposal, trees = recommend(replace(few, may_learn_shared="none")).fitting
+    proposal, trees, alone = recommend(replace(few, may_learn_shared="none")).fitting
     assert trees.combination.name == "trees over psu"
     assert "nothing bounds" in trees.warnings[0]
+    assert alone.combination.name == "hidden (randomness: parties) over psu"
+    assert "experimental" in alone.warnings[0]
     assert "about 200 records are shared: below about 2,000" in proposal.warnings[0]
     assert not recommend(replace(few, active=10**6, passive=(10**6,), may_learn_shared="none")).fitting[0].warnings
 
@@ -142,7 +144,7 @@ def test_a_hidden_training_is_told_which_part_is_shared_where_not_everybody_know
 @pytest.mark.parametrize(
     ("changes", "said", "learns"),
     [
-        ({}, "--third-party yes: then hidden over psu", f"{THIRD} learns how many rows"),
+        ({"passive": (1000, 1000)}, "--third-party yes: then hidden over psu", f"{THIRD} learns how many rows"),
         ({"may_learn_shared": "active", "same_id": False, "third_party": True, "hide_labels": False},
          "--may-learn-shared both: then candidates over linkage", "passive-party learns which records are shared"),
         ({"may_learn_shared": "both", "same_id": False, "third_party": True},

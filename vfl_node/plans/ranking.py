@@ -71,6 +71,11 @@ class Case:
         return train.opens(self.job.evaluate, self.answers.shared).unbounded if train else ""
 
     @property
+    def is_experimental(self) -> bool:
+        """Whether no outside cryptographer has read how it trains."""
+        return self.job.train is not None and self.job.train.is_experimental
+
+    @property
     def has_few(self) -> bool:
         """Whether so few records are shared that noise takes most of the gain."""
         return self.answers.shared < self.enough_shared
@@ -83,6 +88,7 @@ class Case:
 
 
 CRITERIA: tuple[tuple[Callable[[Case], int], str], ...] = (
+    (lambda case: case.is_experimental, "It is experimental: no outside cryptographer has read it yet."),
     (lambda case: case.off_by_default, "Owners must first name its protocol in their policies."),
     (lambda case: case.learners, "It also tells which records are shared, and not only how many."),
     (lambda case: case.combination.makes_up_rows, "It makes up rows for records that a party lacks, which costs accuracy."),
@@ -115,6 +121,8 @@ def warn(case: Case) -> Iterator[str]:
         yield REGRESSION_LOSS if case.answers.aim == "regression" else classes
     if kind := case.unbounded:
         yield f"nothing bounds what its opened model tells of records: each owner must allow it (unbounded_models: {kind})"
+    if case.is_experimental:
+        yield "it is experimental: no outside cryptographer has read it yet, and both parties must follow the protocol"
     if case.has_few:
         yield (
             f"about {case.answers.shared:,} records are shared: below about {case.enough_shared:,} the active party's own "

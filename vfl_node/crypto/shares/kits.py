@@ -79,13 +79,17 @@ class Kit(Protocol):
             bins: of the finest range.
         """
 
+    async def settle(self, machine: ShareMachine, found: Shared, *, labelled: bool) -> Shared:
+        """Rows by label, [..., 2] or [..., 1], of all that was counted."""
+
 
 @dataclass(frozen=True)
 class Counted:
     """How many rows have which score.
 
     Attributes:
-        found: of each output the rows in the bins that :meth:`Kit.levels` keeps, in their order, by label: [b, labels].
+        found: of each output the rows in the bins that :meth:`Kit.levels` keeps, in their order, as they add up: [b, c], of
+            which :meth:`Kit.settle` makes counts by label.
         beyond: rows whose score is in none of these, [K], each of which counts as 1 at most; None: there is no such score.
     """
 
@@ -182,6 +186,10 @@ class DealtKit:
             amounts = [Shared(np.stack([marks[:, k] for marks in each], axis=1), 0) for k in outputs]
         found, _ = await sift(machine, [scores[:, k] for k in outputs], amounts, score_levels(bins))
         return Counted(tuple(found))
+
+    async def settle(self, machine: ShareMachine, found: Shared, *, labelled: bool) -> Shared:
+        """As the base: that is what they are."""
+        return found
 
 
 def _repeat(machine: ShareMachine, opened: Opened, columns: int) -> Shared:

@@ -141,6 +141,10 @@ class Own:
     bits: Ring
     targets: Ring
 
+    def lay_out(self, layout: BlockLayout) -> Own:
+        """The same in blocks."""
+        return Own(layout.lay_out(self.columns), layout.lay_out(self.bits), layout.lay_out(self.targets))
+
 
 @dataclass(frozen=True, eq=False)
 class WeightShares:

@@ -47,6 +47,7 @@ class Hidden(SharesConfig):
         serves_coordinated=True,
     )
 
+    ways: ClassVar[tuple[Mapping[str, Any], ...]] = ({}, {"randomness": "parties"})
     title: ClassVar[str] = "hidden"
     far_scores: ClassVar[tuple[int, int]] = (24, 32)  # a sum of nine sines has the wrong sign from 32 on
     renamed: ClassVar[Mapping[str, str]] = {"hidden": "layers"}
@@ -152,6 +153,12 @@ class Hidden(SharesConfig):
     def coordinated(self) -> bool:
         """Unless the data parties make their randomness themselves."""
         return self.randomness == "coordinator"
+
+    @property
+    @override
+    def is_experimental(self) -> bool:
+        """Without a coordinator."""
+        return not self.coordinated
 
     @property
     @override

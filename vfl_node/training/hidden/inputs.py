@@ -49,7 +49,6 @@ class Inputs:
         rows: how its columns are encoded; holds its own data.
         dropped: names of columns of the table, without levels, that do not enter, or not with all levels.
         warnings: whole sentences about them and their scaling, for the owner.
-        values: float64[n, d], all its rows; at the active party the last column is the intercept's.
         labels: float64[n, K] of 0 and 1, or scaled numbers; None without labels.
         scale: of numbers; None of classes, and without labels.
         own: the same as integers in the shared order.
@@ -60,7 +59,6 @@ class Inputs:
     rows: RowEncoder
     dropped: tuple[str, ...]
     warnings: tuple[str, ...]
-    values: np.ndarray
     labels: np.ndarray | None
     scale: TargetScale | None
     own: Own
@@ -69,7 +67,7 @@ class Inputs:
     @property
     def width(self) -> int:
         """Number of columns."""
-        return int(self.values.shape[1])
+        return int(self.own.columns.shape[1])
 
 
 def prepare(session: Session, data: TrainingData, training: Positions, testing: Positions) -> Inputs:
@@ -127,7 +125,7 @@ def prepare(session: Session, data: TrainingData, training: Positions, testing: 
     unread = [name for name in whole.columns if name not in fitted.kinds]
     dropped = tuple(dict.fromkeys([*unread, *(feature.shown for feature in (*found.left_out, *late))]))
     own = Own(columns, mine[:, None].astype(np.uint64), targets)
-    inputs = Inputs(fitted, dropped, warnings, values, labels, scale, own)
+    inputs = Inputs(fitted, dropped, warnings, labels, scale, own)
     if labels is None or scale is None:
         return inputs
     tested = labels[rows[testing[mine[testing]]]]

@@ -24,7 +24,7 @@ from vfl_node.crypto.shares.machine import ShareMachine
 from vfl_node.crypto.shares.paired.kit import OwnBits, PairKit
 from vfl_node.metrics.numbers import PredictedNumbers
 from vfl_node.process import failpoints
-from vfl_node.progress import ResultDoubted
+from vfl_node.progress import Advanced, PhaseBegan, ResultDoubted
 from vfl_node.session.session import Session
 from vfl_node.session.toss import toss
 from vfl_node.training.checkpoints import Checkpoints
@@ -115,7 +115,9 @@ class _Training:
         if session.coordinator:
             outcome, section = await self._compute_dealt(said, plan, inputs, parts, traffic, coins)
         else:
-            outcome, section = await self._compute_paired(said, plan, inputs, parts, traffic)
+            assert plan.layout is not None
+            inputs = replace(inputs, own=inputs.own.lay_out(plan.layout))  # which frees the columns in the other order
+            outcome, section = await self._compute_paired(said, plan, inputs.own, parts, traffic)
         servable = await kept.make_servable(session, plan.schedule, plan.form.widths, inputs.scale, outcome.parts.weights)
 
         failpoints.reach("evaluate")
@@ -161,9 +163,9 @@ class _Training:
         return outcome, HiddenSection(rounds=wire.rounds, bytes=wire.sent, dealer_bytes=corrections.received)
 
     async def _compute_paired(
-        self, said: DealingTerms, plan: HiddenPlan, inputs: Inputs, parts: WeightShares, traffic: Sequence[Traffic]
+        self, said: DealingTerms, plan: HiddenPlan, own: Own, parts: WeightShares, traffic: Sequence[Traffic]
     ) -> tuple[HiddenOutcome, HiddenSection]:
-        """The same with what both parties make themselves."""
+        """The same with what both parties make themselves; ``own`` is laid out in blocks."""
         layout, first = plan.layout, len(self._steps.done)
         assert layout is not None
         check_flood(
@@ -173,9 +175,11 @@ class _Training:
             steps=plan.epochs * (layout.trained // plan.batch_rows),
             tested=len(layout) - layout.trained,
         )
-        own = Own(*(layout.lay_out(values) for values in (inputs.own.columns, inputs.own.bits, inputs.own.targets)))
         async with meet_pair(self._session, said.context, plan.schedule.derive("shares of zero")) as met:
-            columns = await met.swap_columns(own.columns, len(layout), plan.form.widths, layout.tile_rows)
+            progress = self._session.progress
+            progress.emit(PhaseBegan("encrypt", len(layout) // layout.tile_rows, "blocks of columns"))
+            shapes = len(layout), plan.form.widths, layout.tile_rows
+            columns = await met.swap_columns(own.columns, *shapes, lambda: progress.emit(Advanced(1)))
             bits = OwnBits(own.bits, len(layout), self._owns_all)
             nobodys = OwnBits(None, len(layout), self._owns_all)
             unknown = Held([replace(matrix, part=None) for matrix in columns], nobodys, nobodys)
@@ -287,10 +291,9 @@ class _Training:
         rows = OwnRows.select(data.alignment, testing, held_out=session.job.evaluate.test_fraction > 0, records=len(data.table))
         if inputs.width < 2 or not len(rows.training) or not len(rows.tested):
             return results
-        weights = alone.fit(
-            inputs.values[rows.training], labels[rows.training], self._train, session.randomness.derive("alone")
-        )
-        z = alone.scores(inputs.values[rows.tested], weights)
+        values = inputs.rows.transform(data.table, intercept=True)  # made again: kept, they would take memory all the time
+        weights = alone.fit(values[rows.training], labels[rows.training], self._train, session.randomness.derive("alone"))
+        z = alone.scores(values[rows.tested], weights)
         said: Output = PredictedNumbers(inputs.scale.undo(z[:, 0])) if inputs.scale else output_of(z)
         tested = data.table.labels[rows.tested]
         local = said.metrics(session.job.evaluate.metrics, tested, session.job.evaluate.threshold)

@@ -28,7 +28,7 @@ import gmpy2
 import numpy as np
 from numpy.typing import NDArray
 
-from vfl_node.crypto.shares.kits import DEALT, Kit
+from vfl_node.crypto.shares.kits import DEALT, Counted, Kit
 from vfl_node.crypto.shares.machine import ShareMachine
 from vfl_node.crypto.shares.operations import reveal
 from vfl_node.crypto.shares.ring import FRACTION, Ring
@@ -104,10 +104,8 @@ async def tally(
     Leaks: what :class:`OutputTally` has, μ-private.
     """
     outputs, levels = noise.outputs, kit.levels(bins)
-    labels = 1 if noise.numbers else 2
     stands = np.concatenate([level.kept for level in levels])
-    total = [Shared(np.zeros((len(stands), labels), np.uint64), 0)] * outputs
-    beyond = None
+    total = Counted(())
     count, at_once = len(targets), kit.rows_counted(bins, outputs)
     for first in range(0, count, at_once):
         rows = slice(first, first + at_once)
@@ -115,14 +113,14 @@ async def tally(
         if noise.numbers:
             z = z - Shared(targets[rows], FRACTION).times(1 << (z.fraction - FRACTION), z.fraction - FRACTION)
         counted = await kit.count(machine, z, None if noise.numbers else targets[rows], owned[rows], bins)
-        total = [one + more for one, more in zip(total, counted.found, strict=True)]
-        beyond = counted.beyond if beyond is None or counted.beyond is None else beyond + counted.beyond
+        total = total + counted if total.found else counted
     order = np.argsort(stands, kind="stable")
-    histogram = Shared(np.stack([counts.part[order] for counts in total]), 0)
+    added = Shared(np.stack([counts.part[order] for counts in total.found]), 0)
+    histogram = await kit.settle(machine, added, labelled=not noise.numbers)
     weights = _weights(levels, threshold, ERROR_OFF if noise.numbers else far_score, noise.numbers)
     sums = {name: _weigh(histogram, *weights[name]) for name in noise.sums}
-    if beyond is not None:
-        sums["beyond"] = beyond
+    if total.beyond is not None:
+        sums["beyond"] = total.beyond
     return await _open_sums(machine, kit, histogram, sums, noise, to)
 
 

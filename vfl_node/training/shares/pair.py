@@ -95,12 +95,14 @@ class MetPair:
         """The same keys, for values that are made of other things."""
         return replace(self, context=context.hex(), _stock=None)
 
-    async def swap_columns(self, own: Ring, rows: int, widths: Sequence[int], tile_rows: int) -> list[BlockMatrix]:
-        """Each party's columns, for the other one as ciphertexts. Raises ProtocolError (``E_COUNT``)."""
+    async def swap_columns(
+        self, own: Ring, rows: int, widths: Sequence[int], tile_rows: int, after: Callable[[], None] = lambda: None
+    ) -> list[BlockMatrix]:
+        """Each party's columns, for the other one as ciphertexts; ``after`` each block. Raises ProtocolError (``E_COUNT``)."""
         machine = self._new_machine(self.setup, self.context)
         machine.begin("columns")
         async with self.setup.timed():
-            return await swap_columns(machine, self.tools, own, rows, widths, tile_rows, FRACTION)
+            return await swap_columns(machine, self.tools, own, rows, widths, tile_rows, FRACTION, after)
 
     def party(self, program: Program) -> PairParty:
         """The machine for a program, which says itself what is to be made ahead."""
@@ -157,5 +159,6 @@ async def meet_pair(session: Session, context: bytes, common: bytes) -> AsyncIte
             tools = await swap_keys(setup, secret.derive("keys"))
         assert tools is not None
         yield MetPair(session, context.hex(), tools, PairKit(tools), log, setup_wire, offline, online, machine)
+        tools.blocks.clear()  # the largest of all, and others may still hold the tools
     finally:
         log.close()

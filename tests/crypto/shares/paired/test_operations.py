@@ -135,8 +135,9 @@ def test_scores_are_counted_in_their_bin_or_the_one_below(labelled: bool) -> Non
             some = slice(first, first + 512)
             labels = y[some] * np.uint64(machine.place == 0) if labelled else None
             counted = await kit.count(machine, scores[some], labels, owned[some], 256)
-            made.append([counted.found[0].part, counted.beyond.part])
-        return [sum(of[1:], of[0]) for of in zip(*made, strict=True)]
+            made.append(counted)
+        whole = sum(made[1:], made[0])
+        return [(await kit.settle(machine, whole.found[0], labelled=labelled)).part, whole.beyond.part]
 
     counts, beyond = (total(parts) for parts in zip(*PairRun(program).results, strict=True))
     both = (bits[0] & bits[1])[:, 0] == 1

@@ -6,7 +6,8 @@ by p·x^(its own), where a and p are the bits of who owns the row; all rows are 
 
     Σ_i a_i·p_i·x^(u_i + v_i)           as shares; a bin and its fold one period above are added
 
-With labels the active party adds two periods to the exponents of rows with label 1.
+With labels the active party's coefficient is 1 + y·2³²: a count has all rows in its lower half, and those of label 1 in its
+upper half (:func:`separate`).
 
 **What is beyond.** The fine range is ±16; a score beyond it falls into a wrong bin. So coarser ranges, up to the whole ring,
 count how many rows are in none of their inner bins. Whoever reads the sums so knows whether the fine bins are right. Such a row
@@ -29,6 +30,7 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.shares.kits import Counted
 from vfl_node.crypto.shares.machine import ShareMachine
 from vfl_node.crypto.shares.operation import DEALER
+from vfl_node.crypto.shares.paired.operations import choose
 from vfl_node.crypto.shares.paired.tools import PairTools, hand_over, nothing, reading
 from vfl_node.crypto.shares.ring import BITS, Ring
 from vfl_node.crypto.shares.rounds import Computation, run_beside
@@ -39,9 +41,10 @@ FINE_BITS = 5
 """The fine range is ±2⁴."""
 
 _COARSE, _RANGES = 16, 8
+_HALF_BITS = np.uint64(32)
 
 ROWS_AT_ONCE = 512
-"""Rows of which ciphertexts are sent at a time: 12 MB with 256 bins and labels, for each output."""
+"""Rows of which ciphertexts are sent at a time: 7 MB with 256 bins, for each output."""
 
 
 def fine(bins: int) -> Level:
@@ -102,9 +105,9 @@ async def _count(
     own: Ring | None,
     level: Level,
 ) -> Ring:
-    """A party's share of the histogram, uint64[bins, labels], in the order of the level's bins."""
-    (rows,), bins, split = scores.shape, level.bins, 1 if labels is None else 2
-    stride = 2 * bins * split
+    """A party's share of the histogram, uint64[bins, 1], in the order of the level's bins."""
+    (rows,), bins = scores.shape, level.bins
+    stride = 2 * bins
     exponents = _bins(scores, level)
     count, each = monomial_ciphertexts(rows, stride), monomials_bytes()
     made: dict[str, Ring] = {}
@@ -113,8 +116,8 @@ async def _count(
         assert tools is not None
         assert own is not None
         assert isinstance(tools.counts, SecretKey)
-        places = exponents if labels is None else exponents + np.uint64(2 * bins) * labels
-        return b"".join(encrypt_monomials(tools.counts, places.view(np.int64), own, stride, randomness))
+        marks = own if labels is None else own * (labels << _HALF_BITS | np.uint64(1))
+        return b"".join(encrypt_monomials(tools.counts, exponents.view(np.int64), marks, stride, randomness))
 
     def answer(randomness: Randomness) -> bytes:
         assert tools is not None
@@ -131,14 +134,38 @@ async def _count(
     (sent,) = await machine.run(hand_over(0, count * each, encrypt))
     (back,) = await machine.run(hand_over(1, tally_bytes(stride), answer))
     if machine.place == DEALER:
-        return nothing((bins, split))
+        return nothing((bins, 1))
     if machine.place == 0:
         assert tools is not None
         assert isinstance(tools.counts, SecretKey)
         with reading("answers"):
             made["share"] = open_tally(tools.counts, back, stride)
-    folded = made["share"].reshape(split, 2, bins).sum(axis=1, dtype=np.uint64)
-    return np.roll(folded, bins // 2, axis=1).T  # numbers from half of the range below 0 on
+    folded = made["share"].reshape(2, bins).sum(axis=0, dtype=np.uint64)
+    return np.roll(folded, bins // 2)[:, None]  # numbers from half of the range below 0 on
+
+
+async def separate(machine: ShareMachine, packed: Shared) -> Shared:
+    """Counts of rows with label 0 and 1, [..., 2], of numbers n + p·2³² with n, p < 2³¹ in shares, [..., 1]. Two rounds.
+
+    Both halves of a share are below 2³², and a sum below 2³¹ has wrapped around exactly if one of them is 2³¹ or more ::
+
+        n = Σ low − wrap·2³²        p = Σ (high + wrap) − wrap′·2³²
+    """
+    shape, half = packed.shape, np.uint64(1 << 32)
+
+    async def lift(residues: Ring) -> tuple[Ring, Ring]:
+        """Shares of a number below 2³¹ and of whether its residues wrap around."""
+        top = residues >> np.uint64(31)
+        (both,) = await machine.run(choose(0, top, top, shape))
+        wrap = top - both
+        return residues - wrap * half, wrap
+
+    low = packed.part & (half - np.uint64(1))
+    every, carry = await lift(low)
+    upper, _ = await lift(((packed.part >> _HALF_BITS) + carry) & (half - np.uint64(1)))
+    if machine.place == DEALER:
+        return Shared(nothing((*shape[:-1], 2)), 0)
+    return Shared(np.concatenate([every - upper, upper], axis=-1), 0)
 
 
 def _bins(scores: Shared, level: Level) -> Ring:

@@ -102,6 +102,10 @@ class PairKit:
         """As the base: as many as the largest block has, so that they are whole blocks."""
         return LARGEST_BLOCK
 
+    async def settle(self, machine: ShareMachine, found: Shared, *, labelled: bool) -> Shared:
+        """As the base: two rounds with labels."""
+        return await counts.separate(machine, found) if labelled else found
+
     async def count(self, machine: ShareMachine, scores: Shared, labels: Ring | None, owned: OwnBits, bins: int) -> Counted:
         """As the base: two rounds for each :data:`~.counts.ROWS_AT_ONCE` rows."""
         own = None if owned.bits is None else owned.bits[:, 0]

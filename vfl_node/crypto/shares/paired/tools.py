@@ -200,6 +200,7 @@ async def swap_columns(
     widths: Sequence[int],
     tile_rows: int,
     fraction: int,
+    after: Callable[[], None] = lambda: None,
 ) -> list[BlockMatrix]:
     """Each party's columns, for the other one as ciphertexts. A round for each block of rows.
 
@@ -211,6 +212,7 @@ async def swap_columns(
         widths: columns of both parties.
         tile_rows: rows of a block.
         fraction: fractional bits.
+        after: called after each block.
 
     Raises:
         ProtocolError: what the other party sent are no ciphertexts (``E_COUNT``).
@@ -231,6 +233,7 @@ async def swap_columns(
         if tools is not None:
             with reading("columns"):
                 received.append(EncryptedBlock.from_bytes(LINEAR, came[1 - place], tiles[1 - place]))
+        after()
     if tools is not None:
         tools.blocks[1 - place] = received
     return [
