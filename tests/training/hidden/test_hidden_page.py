@@ -12,6 +12,8 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from vfl_node.configuration.models import parse
+from vfl_node.crypto.lattice.sizes import terms_answer_bytes, terms_bytes
+from vfl_node.crypto.shares.paired.blocks import LARGEST_BLOCK, block_rows, fill
 from vfl_node.crypto.shares.tallies import score_levels
 from vfl_node.gdp import mu_of
 from vfl_node.job import Evaluate, Job
@@ -20,6 +22,8 @@ from vfl_node.settings.policy import Policy
 from vfl_node.training.hidden import costs
 from vfl_node.training.hidden.config import Hidden
 from vfl_node.training.hidden.network import Form
+from vfl_node.training.hidden.paired_costs import exchange
+from vfl_node.training.hidden.terms import MOST_MEASURED
 from vfl_node.training.logistic.config import Logistic
 from vfl_node.training.shares.metric_noise import MetricNoise
 
@@ -28,7 +32,7 @@ PAGES = ("guides/train-hidden.md", "reference/hidden-training.md", "explanations
 PAGE = "\n".join(
     (ROOT / "docs" / page).read_text(encoding="utf-8") for page in (*PAGES, "explanations/training/hidden-coordinator.md")
 )
-JOB, LOOK, SCORECARD, POLICY = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
+JOB, PAIRED, LOOK, SCORECARD, POLICY = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
 SHOWN = {"algorithm": "", "layers": "[]", "weight_decay": "0", "dealer_audit": "0"} | dict.fromkeys(
     ("shared_fraction", "target_range", "epochs", "batch_size", "learning_rate", "momentum"), "null"
 )
@@ -66,6 +70,13 @@ def test_its_job_is_valid() -> None:
     assert isinstance(job.train, Hidden)
     assert job.train.epsilon == 1
     assert parse(POLICY, Policy, source="policy").everyone.unbounded_models == ("networks", "taylor", "exact")
+
+
+def test_its_job_without_a_coordinator_is_valid() -> None:
+    job = parse(PAIRED, Job, source="docs/guides/train-hidden.md")
+    assert isinstance(job.train, Hidden)
+    assert not job.train.coordinated
+    assert job.parties.coordinator is None
 
 
 def test_the_settings_are_all_there_are() -> None:
@@ -111,6 +122,40 @@ def test_what_the_command_says(row: list[str]) -> None:
         assert float(number) == pytest.approx(count / {"MiB": 2**20, "GiB": 2**30}[unit], abs=0.5 if unit == "MiB" else 0.05)
     assert int(row[3].replace(",", "")) == 2 * cost.steps
     assert float(row[4].removesuffix(" MiB")) == pytest.approx(cost.coordinator_memory / 2**20, abs=0.5)
+
+
+@pytest.mark.parametrize("row", table("without a coordinator | setup"), ids=lambda row: row[0])
+def test_what_two_parties_send(row: list[str]) -> None:
+    keys = ["algorithm: hidden", "randomness: parties", *re.findall(r"`([^`]+)`", row[0])]
+    job = parse(PAIRED.replace("algorithm: hidden, randomness: parties", ", ".join(keys)), Job, source="the page")
+    assert isinstance(job.train, Hidden)
+    beside = Beside(common=50_000, columns=(23, 23))
+    cost = job.train.make_plan(1, beside).cost(Evaluate(test_fraction=0.2), 150_000, "psu")
+    assert cost is not None
+    assert re.findall(r"(?:setup|offline|online) ([\d,]+ MB)", cost.said[0]) == row[1:4]
+    assert abs(int(row[4].replace(",", "")) - 2 * cost.steps) <= 1  # both send at the same time: halves, rounded up
+
+
+def test_bytes_of_two_parties() -> None:
+    """What the page on trust says of a pass over 100,000 records of 330 columns, and the reference of a row."""
+    said = (ROOT / "docs" / "explanations" / "whom-must-i-trust.md").read_text(encoding="utf-8")
+    size = block_rows(4096)
+    rows = fill(100_000, size)
+    for loss in ("taylor", "exact"):
+        counted = exchange(
+            *(Form((166, 165), (), 1, loss), 0, False, False, False, (True, True)),
+            trained=rows,
+            batch=4096,
+            steps=rows // 4096,
+            tested=0,
+        )
+        each_pass = max(counted.offline.active + counted.online.active, counted.offline.passive + counted.online.passive)
+        assert f"{each_pass / 1e6:.0f} MB ({loss})" in said
+        assert f"{counted.setup.active / 1e6:.0f} MB each way once" in said
+    active, passive = terms_bytes(18, 4096), terms_answer_bytes(4096)
+    assert f"2K · 19 = {active / 4096:.0f} a row by the active party, {passive / 4096:.0f} by the other" in PAGE
+    assert f"{LARGEST_BLOCK:,} rows" in PAGE
+    assert f"**{MOST_MEASURED:,} rows are measured on**" in PAGE
 
 
 @pytest.mark.parametrize("row", table("`dealer_audit` | sent"), ids=lambda row: row[0])
