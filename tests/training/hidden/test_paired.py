@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 from unittest import mock
 
@@ -11,11 +10,12 @@ import pytest
 
 from tests.crypto.lattice.variants import compiled
 from tests.thorough import every
-from tests.training.hidden.conftest import NOISED, weights_of
+from tests.training.hidden.conftest import NOISED, plain_inputs, weights_of
 from tests.training.shares_attempts import KilledError, assert_same, cut, edits, kills, shares
-from vfl_node.crypto.shares.paired import operations, stock
-from vfl_node.crypto.shares.values import Shared
+from vfl_node.crypto.shares.paired import stock
+from vfl_node.crypto.shares.paired.correlations import OwnNoise
 from vfl_node.errors import ProtocolError, StateError, UsageError
+from vfl_node.metrics.classes import auc
 from vfl_node.session.openings import OpeningLog
 from vfl_node.session.pins import MemoryPins
 from vfl_node.training.hidden import paired_costs
@@ -73,14 +73,12 @@ def test_metrics_are_those_of_a_dealer(world: Any, attempt: Any, silent: None, q
 @pytest.fixture
 def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     """Both parties' noise is zero."""
+    make = OwnNoise.make
 
-    def zeros(shape: Any, deviation: Any, fraction: int) -> Any:
-        made = draw(shape, deviation, fraction)
-        return replace(made, result=lambda *given: Shared(0 * made.result(*given).part, fraction))
+    async def zeros(self: OwnNoise, *given: Any, **named: Any) -> Any:
+        return {name: 0 * values for name, values in (await make(self, *given, **named)).items()}
 
-    draw = operations.draw_noise
-    monkeypatch.setattr(operations, "draw_noise", zeros)
-    monkeypatch.setattr(operations, "draw_gaussian", lambda seed, shape, deviation, fraction: np.zeros(shape, np.uint64))
+    monkeypatch.setattr(OwnNoise, "make", zeros)
 
 
 @pytest.mark.usefixtures("quiet")
@@ -94,19 +92,18 @@ def test_without_the_noise_it_is_gradient_descent_over_bounded_rows(world: Any, 
 
 def test_each_party_draws_noise_of_the_full_width(world: Any, attempt: Any) -> None:
     """Each sees the other's in all that is opened; so the sum has twice the variance, and rates know that."""
-    drawn: dict[int, list[Any]] = {0: [], 1: []}
-    draw = operations.draw_gaussian
+    drawn: list[Any] = []
+    make = OwnNoise.make
 
-    def noted(seed: Any, shape: Any, deviation: Any, fraction: int) -> Any:
-        made = draw(seed, shape, deviation, fraction)
-        if isinstance(deviation, float):
-            drawn[len(drawn[0]) > len(drawn[1])].append(made.view(np.int64).ravel() / (deviation * 2.0**fraction))
+    async def noted(self: OwnNoise, *given: Any, **named: Any) -> Any:
+        made = await make(self, *given, **named)
+        drawn.append(made["noise"].view(np.int64) / np.sqrt(float(self.variances[0])))
         return made
 
     over, of = world(2, "psu", people=100), attempt({**PARTIES, **NOISED, "epochs": 40})
-    with mock.patch.object(operations, "draw_gaussian", noted):
+    with mock.patch.object(OwnNoise, "make", noted):
         of(over)
-    everything = np.concatenate([*drawn[0], *drawn[1]])
+    everything = np.concatenate(drawn)
     assert len(everything) == 2 * 40 * (4 + 4)
     assert abs(everything.std() - 1) < 6 / np.sqrt(2 * len(everything))  # six standard deviations: once in 10^9
     train = Hidden.model_validate({"algorithm": "hidden", **PARTIES})
@@ -217,11 +214,18 @@ def test_a_party_that_repeats_itself_otherwise_is_refused(world: Any, attempt: A
     assert caught.value.code in ("E_REPLAY", "E_COUNT")
 
 
-def test_a_model_that_has_diverged_has_no_metrics(world: Any, attempt: Any, silent: None, quiet: None) -> None:
-    over = world(2, "psu", people=600)
-    results = attempt({**WHOLE, "learning_rate": 30.0, "momentum": 0.0, "loss": "taylor", "epochs": 6})(over)
-    assert any("no metric is said" in text for text in results[0].warnings)
-    assert set(results[0].results.metrics.values()) == {None}
+def test_a_model_that_has_diverged_is_measured_as_it_is(world: Any, attempt: Any, silent: None, quiet: None) -> None:
+    over = world(2, "psu", people=900)
+    of = attempt({**WHOLE, "learning_rate": 10.0, "momentum": 0.0, "loss": "taylor", "epochs": 6})
+    results = of(over)
+    plan, train = of.plan(over), Hidden.section_of(of.job(over))
+    x, y = plain_inputs(over, train, plan)
+    tested = plan.layout.order[plan.testing]
+    tested = tested[(tested >= 0) & over.both[tested]]
+    z = x[tested] @ np.concatenate(weights_of(results))
+    assert (np.abs(z) > 16).mean() > 0.1
+    assert any("have scores beyond ±16" in text for text in results[0].warnings)
+    assert results[0].results.metrics["auc"] == pytest.approx(auc(y[tested, 0], z[:, 0]), abs=0.02)
 
 
 def test_more_than_the_noise_hides_is_refused(world: Any, attempt: Any, monkeypatch: pytest.MonkeyPatch) -> None:

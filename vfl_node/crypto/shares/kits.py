@@ -13,6 +13,7 @@ Source: ours.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -34,10 +35,10 @@ class Kit(Protocol):
     """Operations of a training.
 
     Attributes:
-        draws: how many parties draw noise of the full width: so many times its variance is in a sum.
+        told_apart: scores that are farther off than this are counted as one.
     """
 
-    draws: int
+    told_apart: float
 
     def known_product(self, matrix: Any, value: Shared) -> Operation[Shared]:
         """The product of a matrix that one party knows and a shared one."""
@@ -69,8 +70,12 @@ class Kit(Protocol):
     def rows_counted(self, bins: int, outputs: int) -> int:
         """How many rows are counted at a time."""
 
-    async def count(self, machine: ShareMachine, scores: Shared, labels: Ring | None, owned: Any, bins: int) -> CountedScores:
-        """How many of the rows that all parties own have which score.
+    async def count(
+        self, machine: ShareMachine, scores: Shared, labels: Ring | None, owned: Any, bins: int
+    ) -> Sequence[Shared]:
+        """How many of the rows that all parties own have which score: of each output, as they add up, [b, c].
+
+        The bins are those that :meth:`levels` keep, in their order; :meth:`settle` makes counts by label of them.
 
         Args:
             machine: of whoever runs it.
@@ -82,25 +87,6 @@ class Kit(Protocol):
 
     async def settle(self, machine: ShareMachine, found: Shared, *, labelled: bool) -> Shared:
         """Rows by label, [..., 2] or [..., 1], of all that was counted."""
-
-
-@dataclass(frozen=True)
-class CountedScores:
-    """How many rows have which score.
-
-    Attributes:
-        found: of each output the rows in the bins that :meth:`Kit.levels` keeps, in their order, as they add up: [b, c], of
-            which :meth:`Kit.settle` makes counts by label.
-        beyond: rows whose score is in none of these, [K], each of which counts as 1 at most; None: there is no such score.
-    """
-
-    found: tuple[Shared, ...]
-    beyond: Shared | None = None
-
-    def __add__(self, other: CountedScores) -> CountedScores:
-        """The counts of the rows of both."""
-        beyond = None if self.beyond is None or other.beyond is None else self.beyond + other.beyond
-        return CountedScores(tuple(one + more for one, more in zip(self.found, other.found, strict=True)), beyond)
 
 
 @dataclass(frozen=True)
@@ -122,7 +108,7 @@ class Curved:
 class DealtKit(Kit):
     """As :class:`Kit`, with what a dealer deals (:mod:`vfl_node.crypto.shares.operations`)."""
 
-    draws = 1
+    told_apart = math.inf
 
     @override
     def known_product(self, matrix: KnownToOne, value: Shared) -> Operation[Shared]:
@@ -177,7 +163,7 @@ class DealtKit(Kit):
 
     async def count(
         self, machine: ShareMachine, scores: Shared, labels: Ring | None, owned: Opened, bins: int
-    ) -> CountedScores:
+    ) -> Sequence[Shared]:
         """As the base; ``owned`` as :meth:`gate`, under a mask."""
         outputs = range(scores.shape[1])
         genuine = _repeat(machine, owned, len(outputs))
@@ -188,7 +174,7 @@ class DealtKit(Kit):
             each = (genuine - positive).part, positive.part
             amounts = [Shared(np.stack([marks[:, k] for marks in each], axis=1), 0) for k in outputs]
         found, _ = await sift(machine, [scores[:, k] for k in outputs], amounts, score_levels(bins))
-        return CountedScores(tuple(found))
+        return found
 
     async def settle(self, machine: ShareMachine, found: Shared, *, labelled: bool) -> Shared:
         """As the base: that is what they are."""

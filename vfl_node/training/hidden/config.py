@@ -163,8 +163,8 @@ class Hidden(SharesConfig):
     @property
     @override
     def far_score(self) -> int:
-        """Beyond which scores are counted, about; without a coordinator from ±12 on by a coin, from ±16 on surely."""
-        return super().far_score if self.coordinated else 14
+        """Beyond which scores are counted, about; without a coordinator from ±16 on."""
+        return super().far_score if self.coordinated else 16
 
     @property
     def draws(self) -> int:

@@ -130,10 +130,12 @@ def check_flood(form: Form, *, trained: int, batch: int, steps: int, tested: int
         UsageError: it is more than the limit (``E_JOB``).
     """
     columns = max(form.widths)
-    rows = steps * batch + (tested or trained)
+    rows = steps * batch + tested
     forward = log2_distance(LINEAR, columns, rows * form.outputs)
     back = log2_distance(LINEAR, batch, steps * columns * form.outputs)
-    parts = [forward, back, log2_distance(MONOMIALS, LARGEST_BLOCK, N * (tested or trained))]
+    parts = [forward, back]
+    if tested:
+        parts.append(log2_distance(MONOMIALS, LARGEST_BLOCK, N * tested))
     if form.loss in ("exact", "robust"):
         parts.append(log2_distance(SLOTS, slot_terms(2 * OUTPUT_TERMS), 2 * rows * form.outputs + N * steps))
     distance = math.log2(sum(2.0**part for part in parts))

@@ -178,7 +178,7 @@ class _Training:
             trained=layout.trained,
             batch=plan.batch_rows,
             steps=plan.epochs * (layout.trained // plan.batch_rows),
-            tested=len(layout) - layout.trained,
+            tested=len(plan.testing),
         )
         async with meet_pair(self._session, said.context, plan.schedule.derive("shares of zero")) as met:
             progress = self._session.progress

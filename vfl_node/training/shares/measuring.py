@@ -28,7 +28,7 @@ import gmpy2
 import numpy as np
 from numpy.typing import NDArray
 
-from vfl_node.crypto.shares.kits import DEALT, CountedScores, Kit
+from vfl_node.crypto.shares.kits import DEALT, Kit
 from vfl_node.crypto.shares.machine import ShareMachine
 from vfl_node.crypto.shares.operations import reveal
 from vfl_node.crypto.shares.ring import FRACTION, Ring
@@ -105,7 +105,7 @@ async def tally(
     """
     outputs, levels = noise.outputs, kit.levels(bins)
     stands = np.concatenate([level.kept for level in levels])
-    total = CountedScores(())
+    total: Sequence[Shared] = ()
     count, at_once = len(targets), kit.rows_counted(bins, outputs)
     for first in range(0, count, at_once):
         rows = slice(first, first + at_once)
@@ -113,14 +113,13 @@ async def tally(
         if noise.numbers:
             z = z - Shared(targets[rows], FRACTION).times(1 << (z.fraction - FRACTION), z.fraction - FRACTION)
         counted = await kit.count(machine, z, None if noise.numbers else targets[rows], owned[rows], bins)
-        total = total + counted if total.found else counted
+        total = [one + more for one, more in zip(total, counted, strict=True)] if total else counted
     order = np.argsort(stands, kind="stable")
-    added = Shared(np.stack([counts.part[order] for counts in total.found]), 0)
+    added = Shared(np.stack([counts.part[order] for counts in total]), 0)
     histogram = await kit.settle(machine, added, labelled=not noise.numbers)
-    weights = _weights(levels, threshold, ERROR_OFF if noise.numbers else far_score, noise.numbers)
+    far = min(ERROR_OFF if noise.numbers else far_score, kit.told_apart)
+    weights = _weights(tuple(levels), threshold, far, noise.numbers)
     sums = {name: _weigh(histogram, *weights[name]) for name in noise.sums}
-    if total.beyond is not None:
-        sums["beyond"] = total.beyond
     return await _open_sums(machine, kit, histogram, sums, noise, to)
 
 

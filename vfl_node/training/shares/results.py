@@ -23,10 +23,6 @@ FAR = (
     "Of about {count:,} shared records held out about {beyond:,} are predicted more than 16 standard deviations off: the model "
     "has diverged. Lower train.learning_rate."
 )
-UNCOUNTED = (
-    "Of about {count:,} shared records held out {beyond:,} or more have scores or errors beyond ±{far}, which are not counted "
-    "right without a coordinator: no metric is said. Lower train.learning_rate or train.{steps}."
-)
 UNSHARED = "The data parties have no record in common: the model is what it began with, and nothing can be measured."
 TOO_FEW = (
     "{names}: too few shared records held out to say with this noise. Say a larger evaluate.test_fraction, or agree on a "
@@ -63,19 +59,14 @@ def warnings(job: Job, shared: int | None, tallies: Sequence[OutputTally], measu
         measured: from these.
     """
     noise, said = MetricNoise.from_job(job).together, [UNSHARED] if shared == 0 else []
-    train, beyond = SharesConfig.section_of(job), is_beyond(tallies, noise)
-    if measured.unsaid and shared != 0 and (train.coordinated or not beyond):
+    if measured.unsaid and shared != 0:
         said.append(TOO_FEW.format(names=", ".join(measured.unsaid)))
-    if beyond:
-        text = UNCOUNTED if not train.coordinated else FAR if noise.numbers else BEYOND
+    beyond = count_beyond(tallies)
+    if beyond is not None and beyond > LEAST_DEVIATIONS * noise.sums["beyond"]:
+        train, text = SharesConfig.section_of(job), FAR if noise.numbers else BEYOND
         steps = f"{train.traits.unit}s"
-        said.append(text.format(count=tallies[0].rows, beyond=count_beyond(tallies), far=train.far_score, steps=steps))
+        said.append(text.format(count=tallies[0].rows, beyond=beyond, far=train.far_score, steps=steps))
     return tuple(said)
-
-
-def is_beyond(tallies: Sequence[OutputTally], noise: MetricNoise) -> bool:
-    """Whether some records measured on are beyond what is counted, more than the noise could be."""
-    return (count_beyond(tallies) or 0) > LEAST_DEVIATIONS * noise.sums["beyond"]
 
 
 def count_beyond(tallies: Sequence[OutputTally]) -> int | None:
@@ -100,8 +91,6 @@ def measure(job: Job, tallies: Sequence[OutputTally], scale: TargetScale | None,
     """
     noise = MetricNoise.from_job(job).together
     found = _estimates(tallies, scale, spread, noise)
-    if not SharesConfig.section_of(job).coordinated and is_beyond(tallies, noise):
-        found = dict.fromkeys(found)  # what is beyond was counted in wrong bins
     names: list[str] = [name for name in job.evaluate.metrics if name in found]
     said = {name: estimate for name in names if (estimate := found[name]) is not None}
     values: Values = {name: said[name].value if name in said else None for name in job.evaluate.metrics}

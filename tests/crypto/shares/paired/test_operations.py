@@ -11,6 +11,8 @@ from tests.crypto.lattice.variants import compiled
 from tests.crypto.shares.paired.pairs import PairRun
 from tests.crypto.shares.together import shared, spread, total
 from vfl_node.crypto.shares.kits import Curved
+from vfl_node.crypto.shares.paired import counts as counts_module
+from vfl_node.crypto.shares.paired.clamps import UNIT, clamp
 from vfl_node.crypto.shares.paired.operations import choose
 from vfl_node.crypto.shares.paired.tools import swap_columns
 from vfl_node.crypto.shares.ring import encode
@@ -123,36 +125,44 @@ def test_scores_are_counted_in_their_bin_or_the_one_below(labelled: bool) -> Non
     from vfl_node.crypto.shares.paired.kit import OwnBits
 
     rows = 700
-    z, y = GENERATOR.uniform(-11, 11, (rows, 1)), GENERATOR.integers(0, 2, (rows, 1)).astype(np.uint64)
-    z[:3, 0] = [300.0, -100_000.0, 17.0]
+    z, y = GENERATOR.uniform(-15.5, 15.5, (rows, 1)), GENERATOR.integers(0, 2, (rows, 1)).astype(np.uint64)
+    z[:5, 0] = [300.0, -100_000.0, 17.0, -16.5, 20.0]
     bits = GENERATOR.integers(0, 2, (2, rows, 1)).astype(np.uint64)
-    bits[:, :3] = 1
+    bits[:, :5] = 1
 
     async def program(machine: Any, kit: Any) -> Any:
         machine.begin("one")
         owned = OwnBits(bits[machine.place] if machine.place >= 0 else None, rows, (False, False))
-        scores = shared(machine, z, 44)
-        made = []
-        for first in range(0, rows, 512):
-            some = slice(first, first + 512)
-            labels = y[some] * np.uint64(machine.place == 0) if labelled else None
-            counted = await kit.count(machine, scores[some], labels, owned[some], 256)
-            made.append(counted)
-        whole = sum(made[1:], made[0])
-        return [(await kit.settle(machine, whole.found[0], labelled=labelled)).part, whole.beyond.part]
+        labels = y * np.uint64(machine.place == 0) if labelled else None
+        (found,) = await kit.count(machine, shared(machine, z, 44), labels, owned, 256)
+        return (await kit.settle(machine, found, labelled=labelled)).part
 
-    counts, beyond = (total(parts) for parts in zip(*PairRun(program).results, strict=True))
+    counts = total(PairRun(program).results)
     both = (bits[0] & bits[1])[:, 0] == 1
     assert counts.sum() == both.sum()
-    assert 3 <= beyond[0] <= 3 * 8  # in eighths
     if labelled:
         assert counts[:, 1].sum() == (y[both, 0] == 1).sum()
+    found, clipped = counts.sum(axis=1), np.clip(z[both, 0], -counts_module.MOST, counts_module.MOST)
     upper = np.zeros(256, int)
-    np.add.at(upper, (np.floor(z[both & (np.abs(z[:, 0]) < 12), 0] * 8).astype(int) + 128) % 256, 1)
-    found = counts.sum(axis=1)
-    moved = np.cumsum(upper) - np.cumsum(found)  # a row may be in the bin below
-    assert (moved[:-1] <= 3).all()
-    assert np.abs(found @ (np.arange(256) - 127) / 8 - z[both & (np.abs(z[:, 0]) < 12), 0].sum()) < 30
+    np.add.at(upper, np.floor(clipped * 8).astype(int) + 128, 1)
+    moved = np.cumsum(found) - np.cumsum(upper)
+    assert (moved >= 0).all()  # a row is in its bin or in the one below
+    assert np.abs(found @ (np.arange(256) - 127) / 8 - clipped.sum()) < 6 / 16 * np.sqrt(len(clipped))  # coins: 6 deviations
+
+
+def test_numbers_are_clamped_exactly_but_near_the_bounds() -> None:
+    z = np.concatenate([GENERATOR.uniform(-60, 60, 400), [16.2, -16.2, 15.7, -15.8, 1e4, -1e5, 262_000.0, -262_000.0, 0.0]])[
+        :, None
+    ]
+
+    async def program(machine: Any, kit: Any) -> Any:
+        machine.begin("one")
+        return await clamp(machine, shared(machine, z, 44), -16.0, 15.0)
+
+    found, expected = PairRun(program).value, np.clip(z, -16, 15)
+    near = (np.abs(z + 16) < 2 * UNIT) | (np.abs(z - 15) < 2 * UNIT)
+    assert np.abs(found - expected)[~near].max() < 1e-9
+    assert np.abs(found - expected).max() < 2 * UNIT
 
 
 def test_noise_is_each_partys_own() -> None:

@@ -10,6 +10,7 @@ file             what
 ``machine``      a party's machine
 ``operations``   what is done with them: products, bits times numbers, truncations
 ``curves``       sums of sines
+``clamps``       scores brought into a range
 ``counts``       histograms of scores
 ``kit``          all of it, as a training uses it
 ===============  =====================================================================================================

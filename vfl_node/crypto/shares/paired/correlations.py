@@ -7,8 +7,9 @@ correlation                  what each party has                         what is
                          and shares of αβ
 :class:`Linear`          the party without the matrix X a random b,  82 kB a block of rows, by it; of an Xᵀ for as many
                          and both shares of X·b                      columns as are in a ciphertext
-:class:`InnerProducts`   random u and v of each row, and shares of   19 bytes a term by the active party, 15 bytes a row by
-                         ⟨u, v⟩ modulo a prime                       the other
+:class:`InnerProducts`   random u and v of each row, and shares of   19 bytes a term by the active party, 30 bytes a row by
+                         ⟨u, v⟩ modulo a prime                       the other; of 4,096 rows at least
+:class:`OwnNoise`        numbers that it alone knows                 nothing
 =======================  ==========================================  ===================================================
 
 Each is a computation of its own (:mod:`vfl_node.crypto.shares.rounds`), whose messages are openings of words: who counts, and
@@ -18,9 +19,12 @@ who compares what was opened, need to know nothing of it. All that is drawn depe
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from itertools import accumulate, cycle, islice, pairwise
 from math import prod
 
+import numpy as np
+
+from vfl_node.crypto.discrete_gaussian import DiscreteGaussian
 from vfl_node.crypto.lattice import sizes
 from vfl_node.crypto.lattice.keys import PublicRingKey, SecretKey
 from vfl_node.crypto.lattice.parameters import LINEAR
@@ -31,8 +35,8 @@ from vfl_node.crypto.lattice.slots import answer_terms, encrypt_terms, open_term
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.shares.machine import ShareMachine
 from vfl_node.crypto.shares.operation import Material
-from vfl_node.crypto.shares.paired.tools import PairTools, hand_over, reading
-from vfl_node.crypto.shares.ring import BYTES, Ring
+from vfl_node.crypto.shares.paired.tools import PairTools, draw_seed, hand_over, reading
+from vfl_node.crypto.shares.ring import BITS, BYTES, Ring
 from vfl_node.crypto.transfer.products import draw_bits, draw_numbers
 from vfl_node.crypto.transfer.sizes import message_bytes
 
@@ -180,5 +184,33 @@ class InnerProducts:
         return SLOTS.masks(randomness.derive("factors"), self.terms * self.rows).reshape(self.terms, self.rows)
 
 
-Made = Transfers | Linear | InnerProducts
+@dataclass(frozen=True)
+class OwnNoise:
+    """Discrete Gaussian numbers that each party draws for itself: ahead of need, since how long it takes depends on them.
+
+    Attributes:
+        count: how many.
+        variances: of the numbers in turns.
+    """
+
+    count: int
+    variances: tuple[int, ...]
+
+    @property
+    def kept_bytes(self) -> int:
+        """What a party keeps of it."""
+        return BYTES * self.count
+
+    async def make(self, machine: ShareMachine, tools: PairTools | None, place: str) -> Material:
+        """``noise``, uint64[count]."""
+        (seed,) = await machine.run(draw_seed())
+        if tools is None:
+            return {}
+        randomness = Randomness(seed)
+        each = cycle([DiscreteGaussian(randomness, variance) for variance in self.variances])
+        drawn = [number.draw() % (1 << BITS) for number in islice(each, self.count)]
+        return {"noise": np.array(drawn, np.uint64)}
+
+
+Made = Transfers | Linear | InnerProducts | OwnNoise
 """Any of them."""

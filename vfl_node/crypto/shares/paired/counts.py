@@ -9,9 +9,7 @@ by p·x^(its own), where a and p are the bits of who owns the row; all rows are 
 With labels the active party's coefficient is 1 + y·2³²: a count has all rows in its lower half, and those of label 1 in its
 upper half (:func:`separate`).
 
-**What is beyond.** The fine range is ±16; a score beyond it falls into a wrong bin. So coarser ranges, up to the whole ring,
-count how many rows are in none of their inner bins. Whoever reads the sums so knows whether the fine bins are right. Such a row
-counts as an eighth in each of the eight ranges that it is beyond, and in those that it falls into at a wrong place.
+Scores are within ±16 (:mod:`.clamps`), so each has a bin.
 
 Source: ours.
 """
@@ -27,39 +25,29 @@ from vfl_node.crypto.lattice.monomials import MonomialTally, encrypt_monomials, 
 from vfl_node.crypto.lattice.parameters import N
 from vfl_node.crypto.lattice.sizes import monomial_ciphertexts, monomials_bytes, tally_bytes
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.crypto.shares.kits import CountedScores
 from vfl_node.crypto.shares.machine import ShareMachine
 from vfl_node.crypto.shares.operation import DEALER
+from vfl_node.crypto.shares.paired.clamps import UNIT
 from vfl_node.crypto.shares.paired.operations import choose
 from vfl_node.crypto.shares.paired.tools import PairTools, hand_over, nothing, reading
-from vfl_node.crypto.shares.ring import BITS, Ring
+from vfl_node.crypto.shares.ring import Ring
 from vfl_node.crypto.shares.rounds import Computation, run_beside
-from vfl_node.crypto.shares.tallies import SCORE_FRACTION, Level
+from vfl_node.crypto.shares.tallies import Level
 from vfl_node.crypto.shares.values import Shared
 
 FINE_BITS = 5
-"""The fine range is ±2⁴."""
+MOST = 2.0 ** (FINE_BITS - 1) - UNIT
+"""Scores are within ±MOST, where a coin puts none of them into the bin at the other end."""
 
-_COARSE, _RANGES = 16, 8
 _HALF_BITS = np.uint64(32)
 
 ROWS_AT_ONCE = 512
-"""Rows of which ciphertexts are sent at a time: 7 MB with 256 bins, for each output."""
+"""Rows of which ciphertexts are sent at a time: 5 MB with 256 bins, for each output."""
 
 
 def fine(bins: int) -> Level:
     """The bins that are kept."""
     return Level(FINE_BITS, bins)
-
-
-def coarse() -> list[Level]:
-    """Ranges of which only what is beyond counts, the widest first.
-
-    A row whose score is twice as far off as the innermost bins counts as beyond surely, and that is half of the next range. The
-    last one counts from ±12 on by a coin, and from ±16 on surely.
-    """
-    ranges = range(BITS - SCORE_FRACTION, FINE_BITS + 1, -2)
-    return [*(Level(bits, _COARSE, inner=2.0**bits / _COARSE) for bits in ranges), Level(FINE_BITS + 1, _COARSE, inner=12.0)]
 
 
 async def count(
@@ -69,32 +57,23 @@ async def count(
     labels: Ring | None,
     own: Ring | None,
     bins: int,
-) -> CountedScores:
+) -> list[Shared]:
     """As :meth:`vfl_node.crypto.shares.kits.Kit.count`, of :data:`ROWS_AT_ONCE` rows at most. Two rounds.
 
     Args:
         machine: of whoever runs it.
         tools: of a party; None where nobody computes.
-        scores: [n, K].
+        scores: [n, K], within ±16.
         labels: as there.
         own: uint64[n], 1 where this party owns the row; None where nobody computes.
-        bins: of the fine range.
+        bins: of the range.
     """
-    levels, outputs, found, beyond = coarse(), range(scores.shape[1]), [], []
 
-    def job(output: int, level: Level, said: Ring | None) -> Computation:
-        return partial(_count, tools=tools, scores=scores[:, output], labels=said, own=own, level=level)
+    def job(output: int) -> Computation:
+        said = None if labels is None else labels[:, output]
+        return partial(_count, tools=tools, scores=scores[:, output], labels=said, own=own, level=fine(bins))
 
-    jobs = []
-    for output in outputs:
-        jobs.append(job(output, fine(bins), None if labels is None else labels[:, output]))
-        jobs += [job(output, level, None) for level in levels]
-    made = await run_beside(machine, *jobs)
-    for histogram, *counts in (made[first : first + 1 + len(levels)] for first in range(0, len(made), 1 + len(levels))):
-        found.append(Shared(histogram, 0))
-        outside = [each[level.outer].sum(dtype=np.uint64) for each, level in zip(counts, levels, strict=True)]
-        beyond.append(np.sum(outside, dtype=np.uint64))
-    return CountedScores(tuple(found), Shared(np.array(beyond, np.uint64), _RANGES.bit_length() - 1))
+    return [Shared(part, 0) for part in await run_beside(machine, *map(job, range(scores.shape[1])))]
 
 
 async def _count(

@@ -9,12 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from vfl_node.crypto.shares.kits import CountedScores, Curved, Kit
+from vfl_node.crypto.shares.kits import Curved, Kit
 from vfl_node.crypto.shares.machine import ShareMachine
-from vfl_node.crypto.shares.operation import DEALER, Drawn, Material, Operation, Shape
+from vfl_node.crypto.shares.operation import Operation, Shape
 from vfl_node.crypto.shares.paired import counts, curves, operations
 from vfl_node.crypto.shares.paired.blocks import LARGEST_BLOCK
-from vfl_node.crypto.shares.paired.tools import SEED_WORDS, BlockMatrix, PairTools, nothing
+from vfl_node.crypto.shares.paired.clamps import UNIT, clamp
+from vfl_node.crypto.shares.paired.tools import BlockMatrix, PairTools
 from vfl_node.crypto.shares.ring import Ring
 from vfl_node.crypto.shares.sines import Series
 from vfl_node.crypto.shares.tallies import Level
@@ -47,7 +48,7 @@ class PairKit(Kit):
         tools: of a party; None where nobody computes.
     """
 
-    draws = 2
+    told_apart = counts.MOST - UNIT / 2
 
     def __init__(self, tools: PairTools | None = None) -> None:
         self._tools = tools
@@ -89,14 +90,14 @@ class PairKit(Kit):
     async def pick_noise(self, machine: ShareMachine, deviations: Sequence[float], chosen: Sequence[int]) -> Shared:
         """As the base: each party draws noise of every deviation, and the active one chooses of the other's by transfers."""
         shape = len(chosen), len(deviations)
-        (drawn,) = await machine.run(_draw_apart(shape, deviations))
+        (drawn,) = await machine.run(operations.draw_apart(shape, deviations))
         ones = np.eye(len(deviations), dtype=np.uint64)[list(chosen)]
         (picked,) = await machine.run(operations.choose(0, ones, drawn, shape))
         own = ones * drawn if machine.place == 0 else np.uint64(0)
         return Shared((picked + own).sum(axis=1, dtype=np.uint64), 0)
 
     def levels(self, bins: int) -> Sequence[Level]:
-        """As the base: scores within ±16."""
+        """As the base: scores beyond ±16 are in the bins there."""
         return (counts.fine(bins),)
 
     def rows_counted(self, bins: int, outputs: int) -> int:
@@ -109,24 +110,13 @@ class PairKit(Kit):
 
     async def count(
         self, machine: ShareMachine, scores: Shared, labels: Ring | None, owned: OwnBits, bins: int
-    ) -> CountedScores:
-        """As the base: two rounds for each :data:`~.counts.ROWS_AT_ONCE` rows."""
+    ) -> Sequence[Shared]:
+        """As the base: scores beyond ±16 count there; two rounds for each :data:`~.counts.ROWS_AT_ONCE` rows after that."""
         own = None if owned.bits is None else owned.bits[:, 0]
+        scores = await clamp(machine, scores, -counts.MOST, counts.MOST)
         pieces = []
         for first in range(0, len(scores.part), counts.ROWS_AT_ONCE):
             rows = slice(first, first + counts.ROWS_AT_ONCE)
             of_labels, of_own = (None if column is None else column[rows] for column in (labels, own))
             pieces.append(await counts.count(machine, self._tools, scores[rows], of_labels, of_own, bins))
-        first_piece, *others = pieces
-        return sum(others, first_piece)
-
-
-def _draw_apart(shape: Shape, deviations: Sequence[float]) -> Operation[Ring]:
-    """A party's own noise, uint64[…], which it keeps."""
-
-    def result(place: int, opened: object, material: Material) -> Ring:
-        if place == DEALER:
-            return nothing(shape)
-        return operations.draw_gaussian(material[f"seed {place}"], shape, deviations, 0)
-
-    return Operation(result, drawn=tuple(Drawn(f"seed {place}", (SEED_WORDS,), owner=place) for place in (0, 1)))
+        return [sum(parts[1:], parts[0]) for parts in zip(*pieces, strict=True)]

@@ -21,21 +21,20 @@ from math import prod
 
 import numpy as np
 
-from vfl_node.crypto.discrete_gaussian import DiscreteGaussian
-from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.shares.machine import ShareMachine
 from vfl_node.crypto.shares.noise import variance_of
 from vfl_node.crypto.shares.operation import DEALER, Drawn, Material, Opening, Operation, Shape
-from vfl_node.crypto.shares.paired.correlations import Linear, Transfers
-from vfl_node.crypto.shares.paired.tools import SEED_WORDS, BlockMatrix, nothing
+from vfl_node.crypto.shares.paired.correlations import Linear, OwnNoise, Transfers
+from vfl_node.crypto.shares.paired.tools import BlockMatrix, nothing
 from vfl_node.crypto.shares.ring import BITS, Ring, matmul
 from vfl_node.crypto.shares.values import Shared
+from vfl_node.crypto.transfer import products
 
 _CENTRE = 62  # a truncation takes numbers from −2^62 to 2^62
 _ONE = np.uint64(1)
 
 
-def choose(receiver: int, bits: Ring | None, numbers: Ring | None, shape: Shape) -> Operation[Ring]:
+def choose(receiver: int, bits: Ring | None, numbers: Ring | None, shape: Shape, kept: int = BITS) -> Operation[Ring]:
     """Shares of c·v, number by number: a bit c of one party times a number v of the other.
 
     Args:
@@ -43,36 +42,43 @@ def choose(receiver: int, bits: Ring | None, numbers: Ring | None, shape: Shape)
         bits: uint64[…] of 0 and 1 at that party; not read elsewhere.
         numbers: uint64[…] at the other one; not read elsewhere.
         shape: of both.
+        kept: of a share only so many low bits count.
 
-    The receiver opens a byte for each, the other party 8 bytes.
+    The receiver opens a byte for each, the other party as many bytes as count (:mod:`vfl_node.crypto.transfer.products`).
     """
-    sender = 1 - receiver
+    sender, count = 1 - receiver, prod(shape)
 
     def shares(place: int, material: Material) -> Sequence[Ring]:
-        zeros = nothing(shape)
         if place == receiver:
             assert bits is not None
-            return bits ^ material["bits"].reshape(shape), zeros
+            return products.hide_bits(_bits_of(material), bits.reshape(count)).reshape(shape), nothing(shape)
         assert numbers is not None
-        return zeros, numbers - material["numbers"].reshape(shape)
+        return nothing(shape), products.hide_numbers(_numbers_of(material), numbers.reshape(count)).reshape(shape)
 
     def result(place: int, opened: Sequence[Ring], material: Material) -> Ring:
         if place == DEALER:
             return nothing(shape)
-        share = material["share"].reshape(shape)
         if place == receiver:
             assert bits is not None
-            hidden = bits ^ material["bits"].reshape(shape)
-            return bits * opened[1] + share * (_ONE - np.uint64(2) * hidden)
-        hidden = opened[0] & _ONE
-        return hidden * material["numbers"].reshape(shape) + share * (_ONE - np.uint64(2) * hidden)
+            random = _bits_of(material)
+            hidden = products.hide_bits(random, bits.reshape(count))
+            return products.multiply_bits(random, hidden, opened[1].reshape(count)).reshape(shape)
+        return products.multiply_numbers(_numbers_of(material), opened[0].reshape(count)).reshape(shape)
 
     return Operation(
         result,
-        shown=(Opening(shape, to=sender, by=receiver, bits=1), Opening(shape, to=receiver, by=sender)),
+        shown=(Opening(shape, to=sender, by=receiver, bits=1), Opening(shape, to=receiver, by=sender, bits=kept)),
         shares=shares,
-        paired=Transfers(receiver, prod(shape)),
+        paired=Transfers(receiver, count),
     )
+
+
+def _bits_of(material: Material) -> products.RandomBits:
+    return products.RandomBits(material["bits"], material["share"])
+
+
+def _numbers_of(material: Material) -> products.RandomNumbers:
+    return products.RandomNumbers(material["numbers"], material["share"])
 
 
 def truncate(value: Shared, bits: int) -> Operation[Shared]:
@@ -84,7 +90,8 @@ def truncate(value: Shared, bits: int) -> Operation[Shared]:
         x >> F  =  Σ (share >> F) − wrap·2^(64−F) − 2^(62−F) + 1     or one less, by a coin
 
     A sum below 2⁶³ of two shares has wrapped around exactly if one of them at least is 2⁶³ or more. Shares get a number
-    that both parties know added and taken away: so the coin has the right odds whatever they came from.
+    that both parties know added and taken away: so the coin has the right odds whatever they came from. The mean is 2⁻ᶠ of a
+    unit too high.
     """
     fraction, shape = value.fraction - bits, value.shape
     low, unit = np.uint64(bits), np.uint64(1 << (BITS - bits))
@@ -157,7 +164,7 @@ def known_product(matrix: BlockMatrix, value: Shared) -> Operation[Shared]:
 
 
 def draw_noise(shape: Shape, deviation: float | Sequence[float], fraction: int) -> Operation[Shared]:
-    """Discrete Gaussian numbers of which each party draws one of the full width as its share.
+    """Discrete Gaussian numbers of which each party draws one of the full width as its share, ahead of need.
 
     The other party knows nothing of it, so what is opened has noise of the full width for everybody: for a party that is the
     other's, for anybody else the sum of both. Opens nothing.
@@ -169,17 +176,20 @@ def draw_noise(shape: Shape, deviation: float | Sequence[float], fraction: int) 
     """
 
     def result(place: int, opened: object, material: Material) -> Shared:
-        if place == DEALER:
-            return Shared(nothing(shape), fraction)
-        return Shared(draw_gaussian(material[f"seed {place}"], shape, deviation, fraction), fraction)
+        return Shared(nothing(shape) if place == DEALER else material["noise"].reshape(shape), fraction)
 
-    return Operation(result, drawn=tuple(Drawn(f"seed {place}", (SEED_WORDS,), owner=place) for place in (0, 1)))
+    return Operation(result, paired=_noise(shape, deviation, fraction))
 
 
-def draw_gaussian(seed: Ring, shape: Shape, deviation: float | Sequence[float], fraction: int) -> Ring:
-    """A party's own noise, uint64[…]: args as :func:`draw_noise`, and four random words."""
+def draw_apart(shape: Shape, deviations: Sequence[float]) -> Operation[Ring]:
+    """A party's own noise, uint64[…], which it keeps; likewise."""
+
+    def result(place: int, opened: object, material: Material) -> Ring:
+        return nothing(shape) if place == DEALER else material["noise"].reshape(shape)
+
+    return Operation(result, paired=_noise(shape, deviations, 0))
+
+
+def _noise(shape: Shape, deviation: float | Sequence[float], fraction: int) -> OwnNoise:
     deviations = [deviation] if isinstance(deviation, float) else deviation
-    randomness = Randomness(seed.astype("<u8").tobytes())
-    each = [DiscreteGaussian(randomness, variance_of(one, fraction)) for one in deviations]
-    drawn = [each[number % len(each)].draw() % (1 << BITS) for number in range(prod(shape))]
-    return np.array(drawn, np.uint64).reshape(shape)
+    return OwnNoise(prod(shape), tuple(variance_of(one, fraction) for one in deviations))

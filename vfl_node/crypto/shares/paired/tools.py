@@ -133,6 +133,15 @@ def hand_over(sender: int, size: int, make: Callable[[Randomness], bytes]) -> Op
     )
 
 
+def draw_seed() -> Operation[bytes]:
+    """A seed of this place that a party alone knows, 32 bytes; empty where nobody computes."""
+
+    def result(place: int, opened: object, material: Material) -> bytes:
+        return b"" if place == DEALER else material[f"seed {place}"].astype("<u8").tobytes()
+
+    return Operation(result, drawn=tuple(Drawn(f"seed {place}", (SEED_WORDS,), owner=place) for place in (0, 1)))
+
+
 @contextmanager
 def reading(what: str) -> Iterator[None]:
     """Where bytes of the other party are read. Raises ProtocolError: they are no such thing (``E_COUNT``)."""
