@@ -32,6 +32,7 @@ from vfl_node.crypto.transfer.base import BaseReceiver, BaseSender
 from vfl_node.crypto.transfer.extension import RandomReceiver, RandomSender
 from vfl_node.crypto.transfer.sizes import ANNOUNCEMENT_BYTES, ANSWER_BYTES
 from vfl_node.errors import ProtocolError
+from vfl_node.process import failpoints
 
 SEED_WORDS = 4
 """Words of a seed that is drawn."""
@@ -231,6 +232,7 @@ async def swap_columns(
         if tools is not None:
             with reading("columns"):
                 received.append(EncryptedBlock.from_bytes(LINEAR, came[1 - place], tiles[1 - place]))
+            failpoints.reach("columns")
     if tools is not None:
         tools.blocks[1 - place] = received
     return [
