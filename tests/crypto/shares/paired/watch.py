@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -184,8 +184,6 @@ def uniform_numbers(of: Seen) -> dict[str, Ring]:
 
 
 # Protections.
-
-Removal = Callable[[], Any]
 
 
 @contextmanager
