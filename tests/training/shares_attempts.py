@@ -117,6 +117,33 @@ def world(
         label = 250.0 + 40.0 * (scores[:, 0] + 0.5 * rng.normal(size=people))
     else:
         label = (scores + rng.gumbel(size=scores.shape)).argmax(axis=1).astype(np.float32)
+    named = [{f"{name}-{number}": of for number, of in enumerate(each.T)} for name, each in zip(NAMES, columns, strict=False)]
+    return lay_out(protocol, owned, order, named, label, rng, dummies=dummies)
+
+
+def lay_out(
+    protocol: str,
+    owned: NDArray[np.bool_],
+    order: NDArray[np.int64],
+    columns: Sequence[Mapping[str, NDArray[np.float64]]],
+    label: NDArray[Any],
+    rng: np.random.Generator,
+    *,
+    dummies: int = 0,
+) -> World:
+    """People as the tables of the parties that own them, each in an order of its own.
+
+    Args:
+        protocol: psu, psi or apsi.
+        owned: bool[parties, people].
+        order: people of the shared order; from ``people`` on nobody's.
+        columns: of each party, over all people.
+        label: over all people.
+        rng: of the parties' own orders.
+        dummies: rows that nobody owns.
+    """
+    parties, people = owned.shape
+    index = {"psu": owned.any(axis=0), "psi": owned.all(axis=0), "apsi": owned[-1]}[protocol]
     both = np.append(owned.all(axis=0), np.zeros(dummies, np.bool_))[order]
     data = {}
     for place, name in enumerate(NAMES[:parties]):
@@ -125,7 +152,7 @@ def world(
         own = rng.permutation(np.flatnonzero(owned[place]))
         where = np.full(people + dummies, NOT_MINE)
         where[own] = np.arange(len(own))
-        named = {f"{name}-{number}": NumericColumn(of[own]) for number, of in enumerate(columns[place].T)}
+        named = {title: NumericColumn(of[own]) for title, of in columns[place].items()}
         table = Table(Identifiers.from_items(str(person).encode() for person in own), named, label[own] if place == 0 else None)
         facts = {
             other: PeerFacts(int(owned[at].sum()), intersection=known, missing=0 if protocol == "psi" else None)

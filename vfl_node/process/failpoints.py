@@ -71,6 +71,8 @@ POINTS: Mapping[str, str] = {
     "backward": "a gradient is computed and to be sent",
     "updated": "a step has changed the weights",
     "dealt": "the randomness of an epoch is dealt to one party",
+    "columns": "a block of the other party's encrypted columns has arrived",
+    "made-ahead": "both parties have made what a later step needs, and not used it yet",
     "residual": "encrypted residuals are to be sent",
     "mask": "a mask is drawn and its tensor to be sent",
     "decrypt": "decryptions are counted, and not answered yet",

@@ -18,6 +18,7 @@ import safetensors.numpy
 from vfl_node.crypto.shares.operation import Material
 from vfl_node.crypto.shares.paired.machine import Needed, PairParty, make_ahead
 from vfl_node.crypto.shares.paired.tools import PairTools
+from vfl_node.process import failpoints
 from vfl_node.process.files import read_checked, write_checked
 
 MEMORY_BYTES = 64 << 20
@@ -91,6 +92,7 @@ class MadeAhead:
                 self._in_memory += size
             else:
                 write_checked(self._path(section), _pack(made))
+            failpoints.reach("made-ahead")
             self._next = next(self._needed, None)
 
     def _path(self, section: str) -> Path:

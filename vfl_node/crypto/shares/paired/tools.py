@@ -32,6 +32,7 @@ from vfl_node.crypto.transfer.base import BaseReceiver, BaseSender
 from vfl_node.crypto.transfer.extension import RandomReceiver, RandomSender
 from vfl_node.crypto.transfer.sizes import ANNOUNCEMENT_BYTES, ANSWER_BYTES
 from vfl_node.errors import ProtocolError
+from vfl_node.process import failpoints
 
 SEED_WORDS = 4
 """Words of a seed that is drawn."""
@@ -245,6 +246,7 @@ async def swap_columns(
             store[block] = np.frombuffer(came[1 - place], np.uint8)
             with reading("columns"):
                 received.append(EncryptedBlock.from_bytes(LINEAR, store[block].data, tiles[1 - place]))
+            failpoints.reach("columns")
         after()
     if tools is not None:
         tools.blocks[1 - place] = received
