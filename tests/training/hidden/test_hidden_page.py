@@ -147,6 +147,7 @@ def test_bytes_of_two_parties() -> None:
             trained=rows,
             batch=4096,
             steps=rows // 4096,
+            epochs=1,
             tested=0,
         )
         each_pass = max(counted.offline.active + counted.online.active, counted.offline.passive + counted.online.passive)

@@ -225,7 +225,7 @@ def test_a_model_that_has_diverged_is_measured_as_it_is(world: Any, attempt: Any
     z = x[tested] @ np.concatenate(weights_of(results))
     assert (np.abs(z) > 16).mean() > 0.1
     assert any("have scores beyond ±16" in text for text in results[0].warnings)
-    assert results[0].results.metrics["auc"] == pytest.approx(auc(y[tested, 0], z[:, 0]), abs=0.02)
+    assert results[0].results.metrics["auc"] == pytest.approx(auc(y[tested, 0], z[:, 0]), abs=0.05)  # those beyond are ties
 
 
 def test_more_than_the_noise_hides_is_refused(world: Any, attempt: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,7 +36,8 @@ def test_it_is_counted(world: Any, attempt: Any, protocol: str, train: dict[str,
         {"psu": (False, False), "psi": (True, True), "apsi": (False, True)}[protocol],
         trained=len(plan.training),
         batch=plan.batch_rows,
-        steps=plan.epochs * len(plan.batches(0)),
+        steps=len(plan.batches(0)),
+        epochs=plan.epochs,
         tested=len(plan.layout) - len(plan.training),
     )
     for place, result in enumerate(results):

@@ -226,7 +226,8 @@ def _paired_cost(train: Hidden, evaluate: Evaluate, m: int, protocol: str, besid
         ("active" not in spec.synthetic_rows_at, "passive" not in spec.synthetic_rows_at),
         trained=whole,
         batch=size,
-        steps=epochs * steps,
+        steps=steps,
+        epochs=epochs,
         tested=tested,
     )
     phases = [f"{name} {max(phase.active, phase.passive) / 1e6:,.0f} MB" for name, phase in sent.phases.items()]

@@ -90,6 +90,7 @@ def exchange(
     trained: int,
     batch: int,
     steps: int,
+    epochs: int,
     tested: int,
 ) -> PairCost:
     """What a whole training takes.
@@ -100,14 +101,18 @@ def exchange(
         whole: which parties own every row.
         trained, tested: rows, whole blocks; those held out are 0 where rows trained on are measured on.
         batch: rows of a step, whole blocks.
-        steps: how many.
+        steps: how many in an epoch.
+        epochs: how many.
     """
     size = block_rows(batch)
     measured = tested or trained
 
-    def run(batch: int, measured: int) -> tuple[PhaseCost, PhaseCost, int]:
+    def count(batch: int, measured: int, steps: int = 1) -> PairCounter:
         what = form, bins, reveals, told, noised, whole
-        counter = _count(*what, size=size, batch=batch, measured=measured)
+        return _count(*what, size=size, batch=batch, measured=measured, steps=steps)
+
+    def run(batch: int, measured: int) -> tuple[PhaseCost, PhaseCost, int]:
+        counter = count(batch, measured)
         return PhaseCost.from_cost(counter.cost), PhaseCost.from_cost(counter.ahead), max(counter.kept.values(), default=0)
 
     nothing = run(0, 0)
@@ -115,8 +120,8 @@ def exchange(
     of_measuring = (
         _piecewise(lambda rows: run(0, rows), nothing, measured, LARGEST_BLOCK, size) if bins else (PhaseCost(), PhaseCost(), 0)
     )
-    online = nothing[0].add(of_step[0], steps).add(of_measuring[0])
-    offline = nothing[1].add(of_step[1], steps).add(of_measuring[1])
+    online = nothing[0].add(of_step[0], steps * epochs).add(of_measuring[0])
+    offline = nothing[1].add(_ahead(count, nothing[1], of_step[1], batch, steps), epochs).add(of_measuring[1])
     setup = _count_setup(form.widths, size, (trained + tested) // size)
     return PairCost(setup, offline, online, of_step[2])
 
@@ -147,6 +152,19 @@ def check_flood(form: Form, *, trained: int, batch: int, steps: int, tested: int
             hint="train fewer epochs, or say train.randomness: coordinator",
         )
     return distance
+
+
+def _ahead(count: Any, nothing: PhaseCost, of_step: PhaseCost, batch: int, steps: int) -> PhaseCost:
+    """What is made ahead for an epoch of ``steps``, some of them together."""
+    together = count(min(batch, ROWS_AT_ONCE), 0).together
+    if together == 1 or not steps:
+        return PhaseCost().add(of_step, steps)
+    full, rest = divmod(steps, together)
+    total = PhaseCost()
+    for sections, times in ((together, full), (rest, 1)):
+        if sections and times:
+            total = total.add(PhaseCost.from_cost(count(batch, 0, sections).ahead).add(nothing, -1), times)
+    return total
 
 
 def _piecewise(run: Any, nothing: Any, rows: int, piece: int, size: int) -> tuple[PhaseCost, PhaseCost, int]:
@@ -190,15 +208,16 @@ def _count(
     size: int,
     batch: int,
     measured: int,
+    steps: int = 1,
 ) -> PairCounter:
-    """A training with a step over ``batch`` rows, if that is not 0, and measuring on so many."""
-    rows = max(batch, measured, size)
+    """A training of an epoch with ``steps`` over ``batch`` rows each, if these are not 0, and measuring on so many."""
+    rows = max(batch * steps, measured, size)
     layout = BlockLayout(np.arange(rows), rows, np.arange(measured), size)
     plan = HiddenPlan(
         form=form,
         rows=rows,
         schedule=Schedule(bytes(32), rows, 0),
-        training=np.arange(batch),
+        training=np.arange(batch * steps),
         testing=np.arange(measured),
         descent=Descent(1 if batch else 0, momentum=0.5, rate=0.5, deviation=1.0 if noised else None),
         batch_rows=batch or size,
@@ -208,7 +227,7 @@ def _count(
         reveals=reveals,
         metric_noise=MetricNoise(1.0, outputs=form.outputs, numbers=form.numbers),
         told=told,
-        layout=replace(layout, trained=batch) if batch else layout,
+        layout=replace(layout, trained=batch * steps) if batch else layout,
     )
     columns = [
         BlockMatrix(owner, None, FRACTION, Tiles(rows, width, size), tuple(range(rows // size)))

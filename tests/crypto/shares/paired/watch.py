@@ -17,10 +17,10 @@ from vfl_node.crypto.lattice.ring import Ring as Polynomials
 from vfl_node.crypto.lattice.sizes import SEED_BYTES, public_key_bytes
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.shares.operation import Material, Operation
-from vfl_node.crypto.shares.paired import counts, curves, operations, pairings, tools
+from vfl_node.crypto.shares.paired import correlations, counts, curves, operations, tools
+from vfl_node.crypto.shares.paired.correlations import InnerProducts, Linear, Transfers
 from vfl_node.crypto.shares.paired.kit import PairKit
 from vfl_node.crypto.shares.paired.machine import PairParty
-from vfl_node.crypto.shares.paired.pairings import InnerProducts, Linear, Transfers
 from vfl_node.crypto.shares.ring import Ring
 from vfl_node.crypto.transfer import products
 from vfl_node.crypto.transfer.blocks import RobustHash
@@ -49,6 +49,7 @@ class Seen:
         opened: what came of the other party, in the order of the operation.
         material: what this party has for it.
         about: what the operation was made of at this party.
+        bits: of the numbers in each of what came.
     """
 
     place: int
@@ -58,6 +59,7 @@ class Seen:
     opened: Sequence[Ring]
     material: Material
     about: Mapping[str, Any] = field(default_factory=dict)
+    bits: Sequence[int] = ()
 
 
 class Watch:
@@ -112,7 +114,7 @@ class Watch:
         with (
             mock.patch.object(PairParty, "_round", noted),
             mock.patch.object(tools, "hand_over", handing),
-            mock.patch.object(pairings, "hand_over", handing),
+            mock.patch.object(correlations, "hand_over", handing),
             mock.patch.object(counts, "hand_over", handing),
             mock.patch.object(PairKit, "gate", gating),
             mock.patch.object(operations, "known_product", multiplying),
@@ -132,13 +134,15 @@ class Watch:
             kind = "choices" if isinstance(of.paired, Transfers) else "openings" if of.shown else "draws"
         assert (kind == "vectors") == isinstance(of.paired, Linear)
         assert (kind == "sines") == isinstance(of.paired, InnerProducts)
-        came = [values for each, values in zip(of.shown, opened, strict=True) if each.by != place and each.to != 1 - place]
+        mine = [each.by != place and each.to != 1 - place for each in of.shown]
+        came = [values for values, here in zip(opened, mine, strict=True) if here]
+        bits = [each.bits for each, here in zip(of.shown, mine, strict=True) if here]
         result = of.result(place, opened, material)
         if "size" in about:
             if result:
                 self.handed.append((place, kind, result))
         else:
-            self.seen.append(Seen(place, party.section, number, kind, came, material, about))
+            self.seen.append(Seen(place, party.section, number, kind, came, material, about, bits))
         return result
 
 
@@ -174,9 +178,9 @@ def uniform_numbers(of: Seen) -> dict[str, Ring]:
         high = [values.ravel().astype(object) * 256 // SLOT_PRIME for values in of.opened]
         return {"sines": np.concatenate(high).astype(np.uint64)}
     found: dict[str, Ring] = {}
-    for values in of.opened:
+    for values, bits in zip(of.opened, of.bits, strict=True):
         flat = np.ascontiguousarray(values, "<u8").ravel()
-        if of.kind == "choices" and "bits" not in of.material:
+        if bits == 1:
             found["bits"] = flat
         else:
             found["numbers" if of.kind == "choices" else of.kind] = flat.view(np.uint8).astype(np.uint64)
@@ -195,14 +199,14 @@ def no_random_bits() -> Iterator[None]:
         with mock.patch.object(np, "unpackbits", return_value=np.zeros(count, np.uint8)):
             return draw(receiver, randomness, place, count)
 
-    with mock.patch.object(pairings, "draw_bits", bare):
+    with mock.patch.object(correlations, "draw_bits", bare):
         yield
 
 
 @contextmanager
 def no_random_numbers() -> Iterator[None]:
     """All keys of transfers are 0, and so are β and both shares of αβ: what is opened is the number itself."""
-    with mock.patch.object(RobustHash, "of", lambda self, points: np.zeros(len(points), np.uint64)):
+    with mock.patch.object(RobustHash, "digest", lambda self, points: np.zeros(len(points), np.uint64)):
         yield
 
 

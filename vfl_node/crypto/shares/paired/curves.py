@@ -21,6 +21,7 @@ from math import prod
 import numpy as np
 
 from vfl_node.crypto.lattice.parameters import SLOT_PRIME
+from vfl_node.crypto.lattice.slots import multiply_modulo
 from vfl_node.crypto.shares.kits import Curved
 from vfl_node.crypto.shares.machine import ShareMachine
 from vfl_node.crypto.shares.operation import DEALER, Material, Opening, Operation
@@ -34,7 +35,6 @@ from vfl_node.crypto.shares.values import Shared
 _MODULUS = np.uint64(SLOT_PRIME)
 _RESIDUE_BITS = 40
 _HALF = 1 << 38  # a sum, with twice FRACTION fractional bits, is below 2^38 either way
-_LIMB = np.uint64(20)
 _ONE = np.uint64(1)
 
 
@@ -61,18 +61,19 @@ def _add_sines(value: Shared, series: Series, curved: Curved) -> Operation[Ring]
     correlation = InnerProducts(terms, rows)
 
     def shares(place: int, material: Material) -> Sequence[Ring]:
-        hidden = (_vector(place, value, series, curved) + _MODULUS - material["factors"]) % _MODULUS
+        hidden = _add(_vector(place, value, series, curved), _MODULUS - material["factors"])
         return (hidden, nothing(hidden.shape)) if place == 0 else (nothing(hidden.shape), hidden)
 
     def result(place: int, opened: Sequence[Ring], material: Material) -> Ring:
         if place == DEALER:
             return nothing(shape)
-        theirs = opened[1 - place] % _MODULUS
-        own = _vector(0, value, series, curved) if place == 0 else material["factors"]
-        total = (material["share"] + _multiply(own, theirs)) % _MODULUS
+        theirs = _reduce(opened[1 - place])  # of 40 bits, so below twice the modulus
+        own, total = _vector(0, value, series, curved) if place == 0 else material["factors"], material["share"]
+        for first, second in zip(own, theirs, strict=True):
+            total = _add(total, multiply_modulo(first, second, SLOT_PRIME))
         if place == 0:
             offset = (curved.offset.view(np.int64) * curved.mantissa >> np.int64(curved.bits)).ravel() + np.int64(_HALF)
-            total = (total + _residues(offset)) % _MODULUS
+            total = _add(total, _residues(offset))
         return total.reshape(shape)
 
     shown = tuple(Opening((terms, rows), to=1 - place, by=place, bits=_RESIDUE_BITS) for place in (0, 1))
@@ -94,12 +95,15 @@ def _vector(place: int, value: Shared, series: Series, curved: Curved) -> Ring:
 
 
 def _residues(numbers: np.ndarray) -> Ring:
-    """Integers modulo t."""
-    return np.asarray(numbers % np.int64(SLOT_PRIME)).astype(np.uint64)
+    """Integers between −t and t, modulo t; without a branch or a division, as everything here."""
+    return np.asarray(numbers + (numbers >> np.int64(63) & np.int64(SLOT_PRIME))).view(np.uint64)
 
 
-def _multiply(first: Ring, second: Ring) -> Ring:
-    """Σ over the first axis of products of residues, modulo t: a factor is cut in two, so that no product has 64 bits."""
-    low = first * (second & np.uint64((1 << 20) - 1)) % _MODULUS
-    high = (first * (second >> _LIMB) % _MODULUS << _LIMB) % _MODULUS
-    return (low + high).sum(axis=0, dtype=np.uint64) % _MODULUS
+def _add(first: Ring, second: Ring) -> Ring:
+    """The sum of two residues, or of a residue and t."""
+    return _reduce(first + second)
+
+
+def _reduce(numbers: Ring) -> Ring:
+    """Numbers up to 2t, modulo t."""
+    return numbers - (_MODULUS & (np.uint64(0) - (numbers >= _MODULUS).astype(np.uint64)))

@@ -8,22 +8,29 @@ has the same bytes whenever it is made.
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Coroutine, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol
 
 from typing_extensions import override
 
+from vfl_node.crypto.lattice.sizes import SLOT_ROWS
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.shares.machine import Cost, Counter, Party, ShareMachine, Wire
 from vfl_node.crypto.shares.operation import DEALER, Material, Operation
-from vfl_node.crypto.shares.paired.correlations import Made, Transfers
+from vfl_node.crypto.shares.paired.correlations import InnerProducts, Made, Transfers
 from vfl_node.crypto.shares.paired.tools import PairTools, nothing
 from vfl_node.crypto.shares.ring import Ring
 from vfl_node.crypto.shares.rounds import run_beside
 
 Needed = tuple[str, Mapping[int, Made]]
 """A section, and number of an operation in it → what it needs."""
+
+Place = tuple[str, int]
+"""A section, and number of an operation in it."""
+
+TRANSFERS_TOGETHER = 1 << 15
+"""More of them are not made at a time, unless a section needs them."""
 
 Program = Callable[[ShareMachine], Coroutine[Any, Any, Any]]
 
@@ -117,34 +124,74 @@ def look_ahead(program: Program) -> Iterator[Needed]:
             return
 
 
-async def make_ahead(
-    machine: ShareMachine, tools: PairTools | None, section: str, needed: Mapping[int, Made]
-) -> dict[int, Material]:
-    """Make what a section needs: number of the operation → material. Two rounds at most.
+def group_sections(needed: Iterator[Needed]) -> Iterator[list[Needed]]:
+    """Sections that are made together: steps of an epoch, so many that few rows do not waste a ciphertext of many.
 
-    Transfers in the same direction are made together: a call takes a millisecond, however few there are.
+    A training goes on at an epoch, so the groups of an epoch are the same in each attempt.
     """
-    machine.begin(f"ahead {section}")
-    transfers: dict[int, dict[int, int]] = {0: {}, 1: {}}
-    for number, each in needed.items():
-        if isinstance(each, Transfers):
-            transfers[each.receiver][number] = each.count
-    jobs: list[tuple[Any, Made]] = [(number, each) for number, each in needed.items() if not isinstance(each, Transfers)]
-    jobs += [(parts, Transfers(receiver, sum(parts.values()))) for receiver, parts in transfers.items() if parts]
-    place = f"{machine.context} {section}"
+    waiting = next(needed, None)
+    while waiting is not None:
+        group, room, epoch = [waiting], count_together(waiting[1].values()), _epoch_of(waiting[0])
+        waiting = next(needed, None)
+        while waiting is not None and len(group) < room and _epoch_of(waiting[0]) == epoch:
+            group.append(waiting)
+            waiting = next(needed, None)
+        yield group
+
+
+def count_together(needed: Iterable[Made]) -> int:
+    """How many sections that need as much as this one are made together."""
+    each = list(needed)
+    rows = sum(one.rows for one in each if isinstance(one, InnerProducts))
+    transfers = sum(one.count for one in each if isinstance(one, Transfers))
+    return max(1, min(SLOT_ROWS // max(rows, 1), TRANSFERS_TOGETHER // max(transfers, 1)))
+
+
+async def make_ahead(machine: ShareMachine, tools: PairTools | None, group: Sequence[Needed]) -> dict[str, dict[int, Material]]:
+    """Make what sections need: section → number of the operation → material. Two rounds at most.
+
+    Transfers in the same direction are made together: a call takes a millisecond, however few there are. So are inner products
+    of vectors of the same length.
+    """
+    first = group[0][0]
+    machine.begin(f"ahead {first}")
+    apart: list[tuple[Place, Made]] = []
+    joined: dict[tuple[str, int], list[tuple[Place, int]]] = {}
+    for section, needed in group:
+        for number, each in needed.items():
+            if isinstance(each, Transfers):
+                joined.setdefault(("transfers", each.receiver), []).append(((section, number), each.count))
+            elif isinstance(each, InnerProducts):
+                joined.setdefault(("inner products", each.terms), []).append(((section, number), each.rows))
+            else:
+                apart.append(((section, number), each))
+    whole = [_join(*kind, sum(count for _, count in parts)) for kind, parts in joined.items()]
+    place = f"{machine.context} {first}"
     made = await run_beside(
-        machine, *(partial(each.make, tools=tools, place=f"{place} {number}") for number, (_, each) in enumerate(jobs))
+        machine,
+        *(
+            partial(each.make, tools=tools, place=f"{place} {number}")
+            for number, each in enumerate([*(each for _, each in apart), *whole])
+        ),
     )
-    materials: dict[int, Material] = {}
-    for (parts, _), material in zip(jobs, made, strict=True):
-        if isinstance(parts, int):
-            materials[parts] = material
-            continue
+    materials: dict[str, dict[int, Material]] = {section: {} for section, _ in group}
+    for ((section, number), _), material in zip(apart, made, strict=False):
+        materials[section][number] = material
+    for parts, material in zip(joined.values(), made[len(apart) :], strict=True):
         start = 0
-        for number, count in parts.items():
-            materials[number] = {name: values[start : start + count] for name, values in material.items()}
+        for (section, number), count in parts:
+            materials[section][number] = {name: values[..., start : start + count] for name, values in material.items()}
             start += count
     return materials
+
+
+def _join(kind: str, key: int, count: int) -> Made:
+    """What is made of several correlations of a kind."""
+    return Transfers(key, count) if kind == "transfers" else InnerProducts(key, count)
+
+
+def _epoch_of(section: str) -> str:
+    return section.split(" block ")[0]
 
 
 class PairCounter(Counter):
@@ -153,12 +200,14 @@ class PairCounter(Counter):
     Attributes:
         ahead: what is made ahead.
         kept: section → bytes that a party keeps of it.
+        together: the most sections that are made together, if there are as many.
     """
 
     def __init__(self) -> None:
         super().__init__(2)
         self.ahead = Cost(2, opened=dict.fromkeys(range(2), 0))
         self.kept: dict[str, int] = {}
+        self.together = 1
 
     @override
     async def _round(self, numbered: Sequence[tuple[int, Operation[Any]]]) -> list[Any]:
@@ -176,9 +225,11 @@ async def count_program(program: Program) -> PairCounter:
     """What a program takes, in rounds and bytes."""
     counter, beside = PairCounter(), PairCounter()
     await program(counter)
-    for section, needed in look_ahead(program):
-        await make_ahead(beside, None, section, needed)
-        counter.kept[section] = sum(each.kept_bytes for each in needed.values())
+    for group in group_sections(look_ahead(program)):
+        await make_ahead(beside, None, group)
+        for section, needed in group:
+            counter.kept[section] = sum(each.kept_bytes for each in needed.values())
+            counter.together = max(counter.together, count_together(needed.values()))
     counter.ahead = beside.cost
     return counter
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import safetensors.numpy
 
 from vfl_node.crypto.shares.operation import Material
-from vfl_node.crypto.shares.paired.machine import Needed, PairParty, make_ahead
+from vfl_node.crypto.shares.paired.machine import Needed, PairParty, group_sections, make_ahead
 from vfl_node.crypto.shares.paired.tools import PairTools
 from vfl_node.process import failpoints
 from vfl_node.process.files import read_checked, write_checked
@@ -32,7 +32,7 @@ class MadeAhead:
         machine: this party's, whose openings are those of what is made ahead.
         tools: this party's.
         needed: sections and what they need, in their order.
-        room: bytes that are made ahead at most; one section always is.
+        room: bytes that are made ahead at most; one group of sections always is.
         folder: for what has no place in memory. What lies there of an earlier attempt is removed.
         working: entered while something is made.
 
@@ -49,9 +49,10 @@ class MadeAhead:
         folder: Path,
         working: Callable[[], AbstractAsyncContextManager[None]] = nullcontext,
     ) -> None:
-        self._machine, self._tools, self._needed, self._room, self._folder = machine, tools, needed, room, folder
+        self._machine, self._tools, self._room, self._folder = machine, tools, room, folder
         self._working = working
-        self._next = next(needed, None)
+        self._groups = group_sections(needed)
+        self._next = next(self._groups, None)
         self._sizes: dict[str, int] = {}
         self._kept: dict[str, Mapping[int, Material]] = {}
         self.most = self._held = self._in_memory = 0
@@ -75,25 +76,28 @@ class MadeAhead:
         return _unpack(data)
 
     async def _make(self) -> None:
-        """The next sections, as many as have room."""
+        """The next groups of sections, as many as have room."""
         first = True
         while self._next is not None:
-            section, needed = self._next
-            size = sum(each.kept_bytes for each in needed.values())
-            if not first and self._held + size > self._room:
+            sizes = {section: sum(each.kept_bytes for each in needed.values()) for section, needed in self._next}
+            if not first and self._held + sum(sizes.values()) > self._room:
                 return
             first = False
-            made = await make_ahead(self._machine, self._tools, section, needed)
-            self._sizes[section] = size
-            self._held += size
-            self.most = max(self.most, self._held)
-            if self._in_memory + size <= MEMORY_BYTES:
-                self._kept[section] = made
-                self._in_memory += size
-            else:
-                write_checked(self._path(section), _pack(made))
+            made = await make_ahead(self._machine, self._tools, self._next)
+            for section, size in sizes.items():
+                self._keep(section, size, made[section])
+            self._next = next(self._groups, None)
             failpoints.reach("made-ahead")
-            self._next = next(self._needed, None)
+
+    def _keep(self, section: str, size: int, made: Mapping[int, Material]) -> None:
+        self._sizes[section] = size
+        self._held += size
+        self.most = max(self.most, self._held)
+        if self._in_memory + size <= MEMORY_BYTES:
+            self._kept[section] = made
+            self._in_memory += size
+        else:
+            write_checked(self._path(section), _pack(made))
 
     def _path(self, section: str) -> Path:
         return self._folder / hashlib.sha256(section.encode()).hexdigest()[:32]
