@@ -161,6 +161,21 @@ def test_what_has_no_place_in_memory_lies_on_the_disk(world: Any, attempt: Any, 
     assert caught.value.code == "E_STATE_CORRUPT"
 
 
+def test_what_is_written_down_is_what_came_from_the_other_party(world: Any, attempt: Any) -> None:
+    """Not zeros in place of what a party hands over itself."""
+    seen: dict[str, list[Any]] = {"keys": [], "columns": [], "epoch": []}
+
+    def note(log: OpeningLog, section: str, number: int, opened: Any) -> None:
+        seen.get(section.split()[1], []).extend(opened)
+
+    with mock.patch.object(OpeningLog, "check", note):
+        attempt({**PARTIES, "epochs": 1})(world(people=60))
+    assert len(seen["keys"]) == 3 + 3 + 2  # a key and both messages of base transfers; the passive party gets two keys more
+    assert len(seen["columns"]) > 2
+    assert len(seen["epoch"]) > 2
+    assert all(each.any() for name in ("keys", "columns") for each in seen[name])
+
+
 def test_batches_of_a_step_alone_are_counted(world: Any, attempt: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not those of a look ahead, nor those that a report counts."""
     reached: list[str] = []
