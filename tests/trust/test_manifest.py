@@ -137,7 +137,7 @@ def test_what_does_not_declare_is_shown_as_such(monkeypatch: pytest.MonkeyPatch)
 
 def test_keywords_are_those_of_the_reference() -> None:
     page = Path("docs/reference/ledger.md").read_text()
-    texts = (*JOBS.values(), "align: {protocol: psi-pairs}", *(text for text, _ in FURTHER))
+    texts = (*JOBS.values(), "align: {protocol: psi-pairs}", *(text for text, _ in FURTHER), SERVED["hidden, parties"])
     for text in texts:
         job = job_of(text, parties="active: clinic, passive: lab" + (", coordinator: hub" if needs_hub(text) else ""))
         for each in manifest.declare(job, None):
@@ -157,7 +157,9 @@ FURTHER = (
 
 
 def needs_hub(text: str) -> bool:
-    return any(word in text for word in ("flow: coordinator", "algorithm: hidden", "algorithm: trees", "statistics", "linkage"))
+    return "randomness: parties" not in text and any(
+        word in text for word in ("flow: coordinator", "algorithm: hidden", "algorithm: trees", "statistics", "linkage")
+    )
 
 
 def run(job: Job, folder: Path) -> dict[str, Mapping[str, Any]]:
@@ -195,6 +197,7 @@ SERVED = {
     "split": "align: {protocol: psi}\ntrain: {epochs: 2}",
     "logistic": "align: {protocol: psi}\ntrain: {algorithm: logistic}",
     "hidden": "align: {protocol: psi}\ntrain: {algorithm: hidden}",
+    "hidden, parties": "align: {protocol: psi}\ntrain: {algorithm: hidden, randomness: parties}",
 }
 
 

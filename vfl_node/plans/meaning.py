@@ -85,6 +85,7 @@ MEANINGS: Mapping[str, Meaning] = {
     "leaf values": Meaning(),
     "metrics": Meaning(),
     "privacy": Meaning(),
+    "ciphertexts": Meaning(),
     "deviation": Meaning(),
     "shapes": Meaning(),
     "loss": Meaning(),

@@ -17,6 +17,8 @@ import struct
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+
 from vfl_node.crypto.shares.ring import Ring
 from vfl_node.errors import ProtocolError, StateError
 
@@ -90,7 +92,7 @@ class OpeningLog:
         key = hashlib.sha256(self._context + f" {place}".encode()).digest()[:16]
         hashed = hashlib.sha256()
         for each in values:
-            hashed.update(each.astype("<u8").tobytes())
+            hashed.update(np.ascontiguousarray(each, "<u8").data)
         digest = hashed.digest()
         if key not in self._known:
             self._write(_RECORD.pack(key, digest, _checksum(key, digest)))

@@ -16,11 +16,13 @@ from vfl_node.crypto.shares.paired import stock
 from vfl_node.crypto.shares.paired.correlations import OwnNoise
 from vfl_node.errors import ProtocolError, StateError, UsageError
 from vfl_node.metrics.classes import auc
+from vfl_node.process import failpoints
 from vfl_node.session.openings import OpeningLog
 from vfl_node.session.pins import MemoryPins
 from vfl_node.training.hidden import paired_costs
 from vfl_node.training.hidden.config import Hidden
 from vfl_node.training.hidden.inputs import digest_of
+from vfl_node.training.shares.metric_noise import MetricNoise
 from vfl_node.transport.generated.vfl.v1.shares_pb2 import MaskedShares
 
 pytestmark = compiled
@@ -117,7 +119,7 @@ def test_each_party_draws_noise_of_the_full_width(world: Any, attempt: Any) -> N
 @pytest.mark.parametrize("victim", ["clinic", "lab"])
 def test_killed_before_any_of_its_messages(world: Any, attempt: Any, victim: str) -> None:
     """In setup, while something is made ahead, and online: what is sent again has the same bytes."""
-    over, train = world(people=40), {**PARTIES, "epochs": 2, "batch_size": 12}
+    over, train = world(people=40), {**PARTIES, "epochs": 2, "batch_size": 16}
     uncut = attempt(train)
     whole = uncut(over)
     sent = {(a, b): set(shares(uncut, a, b)) for a, b in (("clinic", "lab"), ("lab", "clinic"))}
@@ -134,7 +136,7 @@ def test_killed_before_any_of_its_messages(world: Any, attempt: Any, victim: str
 
 
 def test_what_has_no_place_in_memory_lies_on_the_disk(world: Any, attempt: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    over, train = world(people=60), {**PARTIES, "epochs": 3, "batch_size": 12}
+    over, train = world(people=60), {**PARTIES, "epochs": 3, "batch_size": 16}
     whole = attempt(train)(over)
     monkeypatch.setattr(stock, "MEMORY_BYTES", 0)
     on_disk = attempt(train)
@@ -156,8 +158,37 @@ def test_what_has_no_place_in_memory_lies_on_the_disk(world: Any, attempt: Any, 
     assert caught.value.code == "E_STATE_CORRUPT"
 
 
+def test_what_is_written_down_is_what_came_from_the_other_party(world: Any, attempt: Any) -> None:
+    """Not zeros in place of what a party hands over itself."""
+    seen: dict[str, list[Any]] = {"keys": [], "columns": [], "epoch": []}
+
+    def note(log: OpeningLog, section: str, number: int, opened: Any) -> None:
+        seen.get(section.split()[1], []).extend(opened)
+
+    with mock.patch.object(OpeningLog, "check", note):
+        attempt({**PARTIES, "epochs": 1})(world(people=60))
+    assert len(seen["keys"]) == 3 + 3 + 2  # a key and both messages of base transfers; the passive party gets two keys more
+    assert len(seen["columns"]) > 2
+    assert len(seen["epoch"]) > 2
+    assert all(each.any() for name in ("keys", "columns") for each in seen[name])
+
+
+def test_batches_of_a_step_alone_are_counted(world: Any, attempt: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not those of a look ahead, nor those that a report counts."""
+    reached: list[str] = []
+    monkeypatch.setattr(failpoints, "reach", reached.append)
+    attempt({**PARTIES, "epochs": 3})(world(people=60))
+    assert reached.count("batches") == 2 * 3
+
+
+def test_the_noise_of_numbers_of_labels_is_that_of_both_draws(world: Any, attempt: Any) -> None:
+    over, of = world(people=60), attempt({**PARTIES, "epochs": 1, "metrics_by": "histogram"})
+    (privacy, *_), noise = [result.section.privacy for result in of(over)], MetricNoise.from_job(of.job(over))
+    assert privacy.noise_of_counts == pytest.approx(np.sqrt(2) * noise.counts)
+
+
 def test_little_room_makes_the_same_model(world: Any, attempt: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    over, train = world(people=60), {**PARTIES, "epochs": 4, "batch_size": 12, "metrics_by": "none"}
+    over, train = world(people=60), {**PARTIES, "epochs": 4, "batch_size": 16, "metrics_by": "none"}
     plenty = attempt(train)(over)
     monkeypatch.setattr("vfl_node.training.shares.pair.ROOM_BYTES", 1)
     scarce = attempt(train)(over)
@@ -240,8 +271,9 @@ def test_more_than_the_noise_hides_is_refused(world: Any, attempt: Any, monkeypa
         ({"layers": [4], "epsilon": None}, ["lab"], "leave layers out"),
         ({"dealer_audit": 0.1}, ["lab"], "there is none"),
         ({}, ["lab", "insurer"], "is for one passive party"),
+        ({"epsilon": None, "batch_size": 15}, ["lab"], "say 16 or more"),
     ],
-    ids=["layers", "audit", "parties"],
+    ids=["layers", "audit", "parties", "batch"],
 )
 def test_what_two_parties_cannot_do_is_refused(train: dict[str, Any], parties: list[str], said: str) -> None:
     from vfl_node.job import Job

@@ -8,9 +8,12 @@ import numpy as np
 import pytest
 
 from tests.crypto.lattice.variants import compiled
-from tests.training.hidden.answering import errors_of, new_records, trained
+from tests.declared import undeclared
+from tests.training.hidden.answering import Asked, errors_of, new_records, trained
 from tests.training.hidden.test_paired import PARTIES
 from tests.training.hidden.test_predictions import bare
+from vfl_node.job import Job
+from vfl_node.training.hidden.predictor import HiddenPredictor
 from vfl_node.training.predictor import Predicted
 from vfl_node.training.shares.prediction import answers
 
@@ -19,6 +22,14 @@ KINDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "classes": ({"classes": 3, "reveal": "none"}, {"classes": 3}),
     "numbers": ({"task": "regression"}, {"numbers": True}),
 }
+
+
+def told_besides(asked: Asked, to: str, exchanged: Any, rows: str = "known") -> set[tuple[str, str]]:
+    """What parties learnt, and nobody has declared. It is no less than what there is of two parties alone."""
+    job = asked.trained.model_dump() | {"train": None, "serve": None, "predict": {"model": "the-job", "to": to, "rows": rows}}
+    learnt = HiddenPredictor().learnt(Job.model_validate(job), exchanged)
+    assert all({"ciphertexts", "deviation"} < {entry.what for entry in entries} for entries in learnt.values())
+    return undeclared(Job.model_validate(job), learnt, asked.trained)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -34,6 +45,7 @@ def test_the_asker_gets_the_models_scores(world: Any, attempt: Any, kind: str, t
     assert request.answered is not None
     found, expected = request.answered.reshape(len(positions), -1), asked.scores(positions)
     assert np.abs(found - expected).max() < 1.5 * step + 1e-4
+    assert told_besides(asked, to, results[asked.name(to)]) == set()
     again, _ = asked.all_rows(to)
     with bare():
         assert errors_of(asked.talk(to, again)) == {}
@@ -48,5 +60,6 @@ def test_new_records_are_predicted(world: Any, attempt: Any) -> None:
     assert errors_of(results) == {}
     found = results["clinic"]
     assert isinstance(found, Predicted)
+    assert told_besides(asked, "active", found, rows="new") == set()
     expected = asked.scores(np.arange(30), data)[:, 0]
     assert np.abs(found.probabilities - expected[np.argsort(data["clinic"][1].rows)]).max() < 2 / 16

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -176,6 +177,16 @@ def test_a_damaged_log_of_openings_is_refused(tmp_path: Path) -> None:
     OpeningLog(tmp_path / "openings", b"context").check("epoch 0", 0, [np.arange(3, dtype=np.uint64)])
     with pytest.raises(StateError):
         OpeningLog(tmp_path / "openings", b"context").check("epoch 0", 0, [np.arange(4, dtype=np.uint64)])
+
+
+@pytest.mark.parametrize("shape", [(), (0, 3), (4, 3)])
+def test_what_was_opened_is_compared_whatever_its_shape_and_place_in_memory(tmp_path: Path, shape: tuple[int, ...]) -> None:
+    opened = np.arange(np.prod(shape), dtype=np.uint64).reshape(shape)
+    log = OpeningLog(tmp_path / "openings", b"context")
+    log.check("epoch 0", 0, [opened])
+    log.check("epoch 0", 0, [np.asfortranarray(opened)])
+    (digest,) = log._known.values()
+    assert digest == hashlib.sha256(opened.astype("<u8").tobytes()).digest()
 
 
 def test_a_power_failure_may_leave_a_tail_without_sense(tmp_path: Path) -> None:

@@ -15,12 +15,11 @@ from numpy.typing import NDArray
 
 from vfl_node.crypto.kernels import lattice_kernel
 from vfl_node.crypto.lattice import parameters as sets
+from vfl_node.crypto.lattice.flooding import ADDENDS
 from vfl_node.crypto.lattice.parameters import N, Parameters
 from vfl_node.crypto.randomness import Randomness
 
 Words = NDArray[np.uint64]
-
-_FLOOD_ADDENDS = 4
 
 
 class Ring:
@@ -171,7 +170,7 @@ class Ring:
 
     def flood(self, randomness: Randomness, count: int) -> Words:
         """Words of so many coefficients' flooding noise."""
-        return randomness.uint64(count * _FLOOD_ADDENDS * -(-self.parameters.flood_bits // 64))
+        return randomness.uint64(count * ADDENDS * -(-self.parameters.flood_bits // 64))
 
     def answer(self, sums: Words, key: Words, mask: Words, step: int, randomness: Randomness) -> bytes:
         """What the evaluator sends of its sums, uint64[2, L, N], which are overwritten.
@@ -198,7 +197,7 @@ class Ring:
         out = bytearray(self.parameters.answer_bytes(useful))
         place = self._pointer(sums, 2 * size, written=True)
         public = self._pointer(key, 2 * size)
-        words = useful * _FLOOD_ADDENDS * -(-self.parameters.flood_bits // 64)
+        words = useful * ADDENDS * -(-self.parameters.flood_bits // 64)
         failed = self._call(
             "answer",
             ffi.from_buffer("uint8_t[]", out),

@@ -178,12 +178,16 @@ class Party(ShareMachine):
         shares = [share for (_, operation), material in pairs for share in operation.shares(self.place, material)]
         received = await self._wire.open(shown, shares) if shown else ()
         if shown:
-            self._seen(self._section, numbered[0][0], received)
+            self._seen(self._section, numbered[0][0], self._told(shown, received))
         opened = iter(received)
         return [
             operation.result(self.place, [next(opened) for _ in operation.shown], material)
             for (_, operation), material in zip(numbered, materials, strict=True)
         ]
+
+    def _told(self, shown: Sequence[Opening], received: Sequence[Ring]) -> Sequence[Ring]:
+        """What others must send again as it was, of all that a round opens."""
+        return received
 
     async def _material(self, number: int, operation: Operation[Any]) -> Material:
         material = {

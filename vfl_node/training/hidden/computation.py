@@ -1,4 +1,4 @@
-"""The whole training in shares, as every data party and the dealer run it.
+"""The whole training in shares, as every data party runs it, and the dealer where there is one.
 
 ::
 
@@ -12,6 +12,9 @@
 
 Each line is a section (:class:`vfl_node.crypto.shares.machine.ShareMachine`), so a restarted party goes on at an epoch: its
 columns go once more over the wire, under the same masks, since they are the same.
+
+Where no dealer helps, the first three are not there: each party knows its own bits, and the other one has its columns as
+ciphertexts (:mod:`vfl_node.crypto.shares.paired`).
 
 Source: ours.
 """
@@ -30,6 +33,7 @@ from vfl_node.crypto.shares.machine import ShareMachine
 from vfl_node.crypto.shares.operations import reveal
 from vfl_node.crypto.shares.ring import FRACTION, WEIGHT_FRACTION, decode
 from vfl_node.crypto.shares.values import Shared
+from vfl_node.process import failpoints
 from vfl_node.training.hidden.brought import HiddenPlan, Own, WeightShares
 from vfl_node.training.hidden.config import Hidden
 from vfl_node.training.hidden.held import Held, blank_step, block, check_section, hold
@@ -76,8 +80,8 @@ async def compute(
     Args:
         machine: of whoever runs it.
         plan: the same for everybody.
-        own: this party's; None at the dealer.
-        start: this party's shares before epoch ``first``; None at the dealer.
+        own: this party's; None at the dealer, and where nobody computes.
+        start: this party's shares before epoch ``first``; None likewise.
         first: epoch to begin with.
         after: called after each epoch.
         kit: whose randomness it is.
@@ -91,6 +95,8 @@ async def compute(
     model = _model(form, start or WeightShares(nothing, nothing))
     labels, noise = Shared(targets, 2 * FRACTION), (plan.descent.deviation, plan.at_once, kit)
     for epoch in range(first, plan.epochs):
+        if own and plan.layout:  # whoever looks ahead goes through none
+            failpoints.reach("batches")
         for number, batch in enumerate(plan.batches(epoch)):
             machine.begin(block(epoch, number))
             if plan.audits and await check_section(machine, partial(blank_step, plan, held.columns, batch)):

@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, model_validator
 from typing_extensions import override
 
+from vfl_node.crypto.shares.paired.blocks import LEAST_ROWS
 from vfl_node.gdp import MOST_EPSILON
 from vfl_node.job.names import ColumnTransform, LinearScaling
 from vfl_node.job.training import TrainerParts, TrainingJob, Traits
@@ -233,6 +234,11 @@ class Hidden(SharesConfig):
             raise ValueError(
                 "randomness: parties trains logistic and linear regression: leave layers out (columns: bins follows curves), "
                 "or say randomness: coordinator"
+            )
+        if self.batch_size is not None and self.batch_size < LEAST_ROWS:
+            raise ValueError(
+                f"batch_size is {self.batch_size}: with randomness: parties a batch is of whole ciphertexts, of at least "
+                f"{LEAST_ROWS} rows each: say {LEAST_ROWS} or more"
             )
         if self.dealer_audit:
             raise ValueError("dealer_audit checks a coordinator, and with randomness: parties there is none: leave it out")

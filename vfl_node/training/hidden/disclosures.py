@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from vfl_node.job import Job
 from vfl_node.ledger import Disclosure
 from vfl_node.training.hidden.config import Hidden
+from vfl_node.training.shares.deviating import TRAINING, disclose_deviating
 from vfl_node.training.shares.metric_noise import sums_text
 
 
@@ -71,18 +72,11 @@ def learns(job: Job, numbers: HiddenNumbers) -> Mapping[str, tuple[Disclosure, .
         if numbers.privacy:
             entries.append(Disclosure("privacy", numbers.rows, numbers.privacy))
         if not train.coordinated:
-            entries.append(Disclosure("deviation", numbers.rows, DEVIATION))
+            entries += disclose_deviating(*parties.others(name), numbers.rows, TRAINING)
         learnt[name] = tuple(entries)
     if train.coordinated:
         learnt[str(parties.coordinator)] = _shapes(numbers.rows)
     return learnt
-
-
-DEVIATION = (
-    "nothing more, if both parties follow the protocol. A party that does not, and sends a public key that is none or errors "
-    "larger than allowed, could read the other's masks: with what is opened these give scores and residuals of rows, and so "
-    "labels and who is shared. No check notices it yet. This way to train is experimental"
-)
 
 
 def _shapes(rows: int | None) -> tuple[Disclosure, ...]:

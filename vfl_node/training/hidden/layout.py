@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.shares.paired.blocks import block_rows, fill, tile_rows
 from vfl_node.crypto.shares.ring import Ring
-from vfl_node.process import failpoints
 from vfl_node.training.schedule import Schedule
 
 Positions = NDArray[np.int64]
@@ -72,7 +71,6 @@ class BlockLayout:
 
     def batches(self, schedule: Schedule, epoch: int, batch: int) -> list[Positions]:
         """Those of an epoch, all of one size, as rows of this order; the blocks left over wait for the next."""
-        failpoints.reach("batches")
         blocks, each = self.trained // self.tile_rows, batch // self.tile_rows
         order = Randomness(schedule.derive(f"blocks of epoch {epoch}")).permutation(blocks)
         if each == blocks:

@@ -8,8 +8,7 @@ from vfl_node.job import Job
 from vfl_node.ledger import Declaration
 from vfl_node.training.hidden.config import Hidden
 from vfl_node.training.shares.config import DEALER
-
-DEVIATING = "if it does not follow the protocol, and sends a key that is none or errors larger than allowed"
+from vfl_node.training.shares.deviating import TRAINING, declare_deviating
 
 
 def declare(job: Job) -> Iterator[Declaration]:
@@ -28,7 +27,7 @@ def declare(job: Job) -> Iterator[Declaration]:
             yield Declaration(name, "metrics", "sums over the records that are measured on, each with noise")
         yield Declaration(name, "privacy", f"nothing more: all that is opened is {bound}")
         if not train.coordinated:
-            yield Declaration(name, "deviation", f"{DEVIATING}, it could read scores and residuals of {others}'s rows")
+            yield from declare_deviating(name, others, TRAINING)
     if train.coordinated:
         shapes = f"how many rows and columns there are, and how fast each party computes; it deals the randomness, {DEALER}"
         yield Declaration(str(parties.coordinator), "shapes", shapes)

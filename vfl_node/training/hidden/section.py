@@ -5,13 +5,13 @@ from __future__ import annotations
 from pydantic import Field
 
 from vfl_node.training.section import Count, TrainerSection
+from vfl_node.training.shares.deviating import TRAINING, UNREAD, caveat
 from vfl_node.training.shares.phases import PHASES, PhaseFigures
 from vfl_node.training.shares.privacy import Privacy
 from vfl_node.training.words import Code, Figure, Panel, ReportedTraining, Term, TrainingWords
 
 EXPERIMENTAL = (
-    "Training without a coordinator is experimental: no outside cryptographer has read it yet. It holds against a partner that "
-    "follows the protocol; one that sends malformed keys could read scores and residuals of rows."
+    f"Training without a coordinator is {UNREAD}. It holds against a partner that follows the protocol; {caveat(TRAINING)}."
 )
 
 LEAKS = "Training opened no number of a row; what it opened at the end, and to whom, stands below"

@@ -4,7 +4,8 @@
 
     toss a seed → which shared rows are held out, and batches; with an audit another one → what is checked
     widths and digests to the active party, and the context of all masks back
-    shapes to the coordinator, the seed of this party's masks back
+    with a coordinator: shapes to it, the seed of this party's masks back
+    without one: keys of both parties, and each one's columns as ciphertexts (pair.py)
     the computation (computation.py), with a checkpoint after each epoch
 """
 
@@ -68,11 +69,12 @@ class HiddenTrainer(Trainer):
             lattice_kernel()
 
     async def run(self, session: Session, data: TrainingData, checkpoints: Checkpoints, resume: str | None) -> Trained:
-        """Train with the other data parties, and with the dealer's randomness.
+        """Train with the other data parties, and with the dealer's randomness or what both make themselves.
 
         Raises:
             DataError: see :func:`vfl_node.training.hidden.inputs.prepare`.
             ProtocolError: a message of another size, or contexts that differ.
+            UsageError: without a coordinator more would be sent than the noise of answers hides (``E_JOB``).
             StateError: a checkpoint is damaged or of another schedule; a passive party has other inputs than in an earlier
                 attempt (``E_REPLAY``); there is no memory for all columns (``E_MEMORY``).
 
@@ -147,7 +149,7 @@ class _Training:
             records=round(plan.records),
             trainings=self._data.number,
             noise_of_score=plan.descent.noise,
-            noise_of_counts=plan.metric_noise.counts if plan.metric_noise else None,
+            noise_of_counts=plan.metric_noise.together.counts if plan.metric_noise else None,
         )
 
     async def _compute_dealt(

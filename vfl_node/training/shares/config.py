@@ -19,7 +19,9 @@ DEALER = "by which it knows every mask: with what one data party receives it wou
 
 
 class SharesConfig(TrainerConfig):
-    """A training in shares on exactly the records that all parties have, whose coordinator deals randomness.
+    """A training in shares on exactly the records that all parties have.
+
+    A coordinator deals randomness, unless :attr:`coordinated` says that two data parties make it themselves.
 
     Attributes:
         title: what it is called in sentences about keys of a job.

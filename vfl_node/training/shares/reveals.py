@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from vfl_node.job import Job
 from vfl_node.ledger import Declaration
 from vfl_node.training.shares.config import DEALER
+from vfl_node.training.shares.deviating import PREDICTIONS, declare_deviating
 
 
 def declare_served(job: Job, trained: Job) -> Iterator[Declaration]:
@@ -19,6 +20,8 @@ def declare_served(job: Job, trained: Job) -> Iterator[Declaration]:
             yield Declaration(name, "scores", text)
         else:
             yield Declaration(name, "requests", f"how many records {asker} has predicted, when, and which batches of rows")
+        if not parties.coordinator:
+            yield from declare_deviating(name, *parties.others(name), PREDICTIONS)
     if parties.coordinator:
         shapes = f"how many batches are asked for, and when; it deals the randomness, {DEALER}"
         yield Declaration(parties.coordinator, "shapes", shapes)

@@ -7,7 +7,8 @@ import math
 LARGEST_BLOCK = 4096
 """Rows of a block at most; smaller ones have a power of two."""
 
-_LEAST_ROWS = 16
+LEAST_ROWS = 16
+"""Rows of a block at least, where there are as many."""
 
 
 def tile_rows(batch: int) -> int:
@@ -16,9 +17,7 @@ def tile_rows(batch: int) -> int:
     A batch of B rows takes B/p answers for p rows each, and d columns take d·p/8,192. For d = 128 both are equal at 8·√B.
     """
     wanted = 8 * math.sqrt(max(batch, 1))
-    return int(
-        min(max(2 ** round(math.log2(wanted)), _LEAST_ROWS), LARGEST_BLOCK, 2 ** int(math.log2(max(batch, _LEAST_ROWS))))
-    )
+    return int(min(max(2 ** round(math.log2(wanted)), LEAST_ROWS), LARGEST_BLOCK, 2 ** int(math.log2(max(batch, LEAST_ROWS)))))
 
 
 def block_rows(batch: int) -> int:

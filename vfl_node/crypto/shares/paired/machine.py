@@ -17,7 +17,7 @@ from typing_extensions import override
 from vfl_node.crypto.lattice.sizes import SLOT_ROWS
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.shares.machine import Cost, Counter, Party, ShareMachine, Wire
-from vfl_node.crypto.shares.operation import DEALER, Material, Operation
+from vfl_node.crypto.shares.operation import DEALER, Material, Opening, Operation
 from vfl_node.crypto.shares.paired.correlations import InnerProducts, Made, Transfers
 from vfl_node.crypto.shares.paired.tools import PairTools, nothing
 from vfl_node.crypto.shares.ring import Ring
@@ -71,6 +71,12 @@ class PairParty(Party):
         self._common = common
         self._materials: Mapping[int, Material] = {}
         self._taken = ""
+
+    @override
+    def _told(self, shown: Sequence[Opening], received: Sequence[Ring]) -> Sequence[Ring]:
+        """Not what this party alone sends, of which it gets zeros or its own: megabytes of them."""
+        place = self.place
+        return [part for each, part in zip(shown, received, strict=True) if each.to in (None, place) and each.by != place]
 
     @override
     async def _material(self, number: int, operation: Operation[Any]) -> Material:

@@ -42,6 +42,7 @@ from vfl_node.training.predictor import (
     check_allowed,
 )
 from vfl_node.training.shares import agreement
+from vfl_node.training.shares.deviating import PREDICTIONS, disclose_deviating
 from vfl_node.training.shares.kept import AnswerForm, KeptModel
 from vfl_node.training.shares.pair import meet_pair
 from vfl_node.training.shares.prediction.dealing import AnswerDealing
@@ -149,16 +150,6 @@ async def _exchange(
         await dealer.send(AnswerTerms())
 
 
-DEVIATION = Disclosure(
-    "deviation",
-    None,
-    "nothing more, if both parties follow the protocol. A party that sends a public key that is none, or errors larger than "
-    "allowed, could read the other's masks, and with them columns' sums and its shares of weights. This way to predict is "
-    "experimental",
-)
-"""What a party without a coordinator could learn besides."""
-
-
 def learnt(job: Job, exchanged: ServiceCount | Predicted) -> Mapping[str, tuple[Disclosure, ...]]:
     """Party → what it learnt; the coordinator, too."""
     parties, asker = job.parties, str(job.asker)
@@ -184,12 +175,15 @@ def learnt(job: Job, exchanged: ServiceCount | Predicted) -> Mapping[str, tuple[
         "(budgets.models_served). "
         "From enough answers the weights can be computed",
     )
-    alone = () if parties.coordinator else (DEVIATION,)
-    entries = {name: (masked, scores if name == asker else about, *alone) for name in parties.data}
+    entries = {name: [masked, scores if name == asker else about] for name in parties.data}
+    if not parties.coordinator:
+        for name, learnt_by in entries.items():
+            learnt_by += disclose_deviating(*parties.others(name), rows, PREDICTIONS)
     dealer = Disclosure(
         "shapes",
         rows,
         f"{told}, how many columns each party has, and when one of them restarts. No other number that it gets depends on "
         "data; but it knows every mask, so with what one data party receives it knows everything",
     )
-    return {**entries, **({parties.coordinator: (dealer,)} if parties.coordinator else {})}
+    said = {name: tuple(learnt_by) for name, learnt_by in entries.items()}
+    return {**said, **({parties.coordinator: (dealer,)} if parties.coordinator else {})}
