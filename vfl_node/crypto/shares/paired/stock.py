@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
 from pathlib import Path
 
+import numpy as np
 import safetensors.numpy
 
 from vfl_node.crypto.shares.operation import Material
@@ -104,9 +105,8 @@ class MadeAhead:
 
 
 def _pack(made: Mapping[int, Material]) -> bytes:
-    return safetensors.numpy.save(
-        {f"{number} {name}": values for number, each in made.items() for name, values in each.items()}
-    )
+    named = {f"{number} {name}": values for number, each in made.items() for name, values in each.items()}
+    return safetensors.numpy.save({key: np.ascontiguousarray(values) for key, values in named.items()})  # it takes no others
 
 
 def _unpack(data: bytes) -> dict[int, Material]:
