@@ -29,7 +29,7 @@ def test_every_row_has_one_place(trained: int, tested: int, batch: int) -> None:
     schedule = Schedule(bytes(32), trained + tested, 0)
     training, testing = np.arange(trained), np.arange(trained, trained + tested)
     rows = batch_rows(batch, trained)
-    layout = BlockLayout.make(schedule, training, testing, rows)
+    layout = BlockLayout.make(schedule, training, testing, rows, 23)
     assert sorted(layout.order[: layout.trained][layout.order[: layout.trained] >= 0]) == list(training)
     assert list(layout.order[layout.tested][layout.order[layout.tested] >= 0]) == list(testing)
     assert len(layout) % layout.tile_rows == 0
@@ -44,5 +44,5 @@ def test_every_row_has_one_place(trained: int, tested: int, batch: int) -> None:
 
 def test_rows_trained_on_may_be_measured_on() -> None:
     schedule, rows = Schedule(bytes(32), 100, 0), np.arange(100)
-    layout = BlockLayout.make(schedule, rows, rows, batch_rows(100, 100))
+    layout = BlockLayout.make(schedule, rows, rows, batch_rows(100, 100), 23)
     assert len(layout.tested) == layout.trained == len(layout)

@@ -184,7 +184,7 @@ def plan_of(world: World, loss: Any, epochs: int) -> HiddenPlan:
     rows = len(world.labels)
     schedule, everyone = Schedule(bytes(32), rows, 0), np.arange(rows)
     batch = batch_rows(rows, rows)
-    blocks = BlockLayout.make(schedule, everyone, everyone, batch)
+    blocks = BlockLayout.make(schedule, everyone, everyone, batch, 128)
     return HiddenPlan(
         form=Form(tuple(of.shape[1] for of in world.columns), (), 1, loss),
         rows=rows,

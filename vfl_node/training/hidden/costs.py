@@ -30,7 +30,7 @@ from vfl_node.training.hidden.descent import Descent, descent_of, describe_noise
 from vfl_node.training.hidden.held import block, candidates
 from vfl_node.training.hidden.memory import ROWS_AT_ONCE
 from vfl_node.training.hidden.network import Form
-from vfl_node.training.hidden.terms import MOST_MEASURED, batch_of
+from vfl_node.training.hidden.terms import batch_of, most_measured
 from vfl_node.training.schedule import Schedule
 from vfl_node.training.shares.metric_noise import MetricNoise
 
@@ -213,9 +213,10 @@ def _paired_cost(train: Hidden, evaluate: Evaluate, m: int, protocol: str, besid
     epochs, widths = descent_of(*of_all).steps, memory.widths(1, beside)
     if not trained:
         return TrainingCost(0, 0, 0, 0, 0)  # refused: there is nothing to train on
-    block, measures = block_rows(size), train.metrics_by == "histogram"
-    apart = held_out or trained * (trained > MOST_MEASURED)  # without held-out rows as many of those trained on
-    whole, tested = max(fill(trained, block), size), fill(min(apart, MOST_MEASURED), block) if measures else 0
+    block, measures = block_rows(size, max(widths)), train.metrics_by == "histogram"
+    most = most_measured(train)
+    apart = held_out or trained * (trained > most)  # without held-out rows as many of those trained on
+    whole, tested = max(fill(trained, block), size), fill(min(apart, most), block) if measures else 0
     steps = whole // size
     sent = paired_costs.exchange(
         Form(widths, train.layers, train.outputs, train.form_loss),

@@ -72,7 +72,7 @@ def learns(job: Job, numbers: HiddenNumbers) -> Mapping[str, tuple[Disclosure, .
         if numbers.privacy:
             entries.append(Disclosure("privacy", numbers.rows, numbers.privacy))
         if not train.coordinated:
-            entries += disclose_deviating(*parties.others(name), numbers.rows, TRAINING)
+            entries += disclose_deviating(parties.others(name), numbers.rows, TRAINING)
         learnt[name] = tuple(entries)
     if train.coordinated:
         learnt[str(parties.coordinator)] = _shapes(numbers.rows)

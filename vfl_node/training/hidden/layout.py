@@ -49,9 +49,16 @@ class BlockLayout:
     tile_rows: int
 
     @classmethod
-    def make(cls, schedule: Schedule, training: Positions, testing: Positions, batch: int) -> BlockLayout:
-        """The layout of rows trained on and measured on, if any are, for batches of so many rows, whole blocks."""
-        size, held_out = block_rows(batch), not np.array_equal(training, testing)
+    def make(cls, schedule: Schedule, training: Positions, testing: Positions, batch: int, columns: int) -> BlockLayout:
+        """The layout of rows trained on and measured on, if any are, for batches of so many rows, whole blocks.
+
+        Args:
+            schedule: that everybody has.
+            training, testing: positions in the shared order.
+            batch: rows of a batch.
+            columns: of the party that has more.
+        """
+        size, held_out = block_rows(batch, columns), not np.array_equal(training, testing)
         turned = training[Randomness(schedule.derive("blocks")).permutation(len(training))]
         trained = max(fill(len(training), size), batch)
         parts = [turned, np.full(trained - len(training), -1, np.int64)]

@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 
+from vfl_node.crypto.lattice.sizes import Tiles, matrix_bytes
+from vfl_node.crypto.shares.paired.blocks import fill, tile_rows
 from vfl_node.job.costs import Beside, TableShape
 from vfl_node.job.names import LEVELS
 from vfl_node.roles import DataRole
@@ -41,11 +43,11 @@ ROWS_AT_ONCE = 1 << 16
 OWN_COPIES = 4
 """Without a coordinator: the most copies of a party's own columns at a time."""
 
-ENTRY_BYTES = 25
-"""Likewise, of a number of the other party's columns as a ciphertext."""
+MADE_AHEAD = 96 << 20
+"""Likewise: what is made ahead of later steps and is in memory."""
 
-MADE_AHEAD, MADE_COPIES = 96 << 20, 4
-"""Likewise: what is made ahead and is in memory, and copies of a piece of a step's numbers while it is made."""
+EXACT_BYTES, TAYLOR_BYTES, MADE_COPIES = 248, 72, 3
+"""Likewise: what is made ahead for a row of a step and an output, and copies of it while it is made."""
 
 TALLIED_AHEAD = 64 << 20
 """Likewise: ciphertexts of scores of an output with 256 bins, while they are counted."""
@@ -98,18 +100,22 @@ def party_bytes(train: Hidden, m: int, widths: Sequence[int], batch: int) -> int
     columns, steps = sum(widths), most_epochs(train) * (m // max(batch, 1))
     of_row = _row_numbers(train, columns)
     if not train.coordinated:
-        return _paired_bytes(train, m, widths, min(batch, ROWS_AT_ONCE) * of_row) + ROUND_BYTES * STEP_ROUNDS * steps
+        return _paired_bytes(train, m, widths, max(batch, 1)) + ROUND_BYTES * STEP_ROUNDS * steps
     at_once = CHECKED_COPIES * batch if train.dealer_audit else min(batch, ROWS_AT_ONCE)
     numbers = COLUMN_COPIES * m * columns + at_once * of_row + 2 * CANDIDATES * m * (train.dealer_audit > 0)
     ahead = min(AHEAD_BYTES, 2 * NUMBER_BYTES * (steps + 1) * batch * of_row)
     return NUMBER_BYTES * numbers + ahead + ROUND_BYTES * STEP_ROUNDS * steps + _tally(train)
 
 
-def _paired_bytes(train: Hidden, m: int, widths: Sequence[int], at_once: int) -> int:
-    """Without a coordinator: own columns, the other party's as ciphertexts, what is made ahead, and a piece of a step."""
-    own = OWN_COPIES * NUMBER_BYTES * m * max(widths) + ENTRY_BYTES * m * max(widths)
+def _paired_bytes(train: Hidden, m: int, widths: Sequence[int], batch: int) -> int:
+    """Without a coordinator: own columns, the other party's as ciphertexts, and all that is made ahead for a step."""
+    size = tile_rows(batch, max(widths))
+    rows = fill(m, size)
+    own = OWN_COPIES * NUMBER_BYTES * rows * max(widths)
+    ciphertexts = matrix_bytes(Tiles(rows, max(widths), size))
+    step = MADE_COPIES * fill(batch, size) * train.outputs * (TAYLOR_BYTES if train.loss == "taylor" else EXACT_BYTES)
     tally = TALLIED_AHEAD * train.outputs * train.bins // 256 if train.metrics_by == "histogram" else 0
-    return own + MADE_AHEAD + NUMBER_BYTES * MADE_COPIES * at_once + tally
+    return own + ciphertexts + MADE_AHEAD + step + tally
 
 
 def coordinator_bytes(train: Hidden, m: int, widths: Sequence[int], batch: int) -> int:

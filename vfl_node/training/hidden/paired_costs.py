@@ -21,7 +21,7 @@ from vfl_node.crypto.shares.machine import Cost, ShareMachine
 from vfl_node.crypto.shares.paired.blocks import LARGEST_BLOCK, block_rows
 from vfl_node.crypto.shares.paired.kit import OwnBits, PairKit
 from vfl_node.crypto.shares.paired.machine import PairCounter, count_program
-from vfl_node.crypto.shares.paired.tools import BlockMatrix, swap_columns, swap_keys
+from vfl_node.crypto.shares.paired.tools import BlockMatrix, blocks_together, swap_columns, swap_keys
 from vfl_node.crypto.shares.ring import FRACTION
 from vfl_node.errors import UsageError
 from vfl_node.training.hidden.brought import HiddenPlan, WeightShares
@@ -104,7 +104,7 @@ def exchange(
         steps: how many in an epoch.
         epochs: how many.
     """
-    size = block_rows(batch)
+    size = block_rows(batch, max(form.widths))
     measured = tested or trained
 
     def count(batch: int, measured: int, steps: int = 1) -> PairCounter:
@@ -188,13 +188,16 @@ def _count_setup(widths: tuple[int, ...], size: int, blocks: int) -> PhaseCost:
 
         async def setup() -> None:
             await swap_keys(counter, None)
-            await swap_columns(counter, None, None, blocks * size, widths, size, FRACTION)
+            if blocks:
+                await swap_columns(counter, None, None, blocks * size, widths, size, FRACTION)
 
         _finish(setup())
         return PhaseCost.from_cost(counter.cost)
 
-    one = run(1)
-    return one.add(run(2).add(one, -1), blocks - 1)
+    together = blocks_together([Tiles(blocks * size, width, size) for width in widths])
+    full, rest = divmod(blocks, together)
+    keys = run(0)
+    return keys.add(run(together).add(keys, -1), full).add(run(rest).add(keys, -1))
 
 
 def _count(

@@ -32,8 +32,16 @@ VERSION = 5
 """The version of the computation: another one computes other values in the same places, so masks must be others."""
 
 
-MOST_MEASURED = 8192
-"""Rows that a model is measured on without a coordinator: each takes 14 kB, so more of those held out are not measured on."""
+_MEASURED_BYTES, _BIN_BYTES, _LEAST_MEASURED, _MOST_MEASURED = 160 << 20, 40, 512, 8192
+
+
+def most_measured(train: Hidden) -> int:
+    """Rows that a model is measured on without a coordinator: each takes about 10 kB an output with 256 bins.
+
+    More of those held out are not measured on.
+    """
+    wanted = _MEASURED_BYTES // (_BIN_BYTES * train.bins * train.outputs)
+    return max(_LEAST_MEASURED, min(_MOST_MEASURED, wanted))
 
 
 def batch_of(train: Hidden, rows: int, trained: int, shared: int | None) -> tuple[int, float]:
@@ -76,10 +84,10 @@ class HiddenProgram(Program[HiddenPlan]):
         schedule = Schedule(said.schedule, said.rows, train.seed, said.split or None)
         training, testing = schedule.split(0, job.evaluate.test_fraction)
         testing = testing if train.metrics_by == "histogram" else testing[:0]
-        if not train.coordinated and len(testing) > MOST_MEASURED:
-            chosen = Randomness(schedule.derive("measured")).permutation(len(testing))[:MOST_MEASURED]
+        if not train.coordinated and len(testing) > (most := most_measured(train)):
+            chosen = Randomness(schedule.derive("measured")).permutation(len(testing))[:most]
             testing = testing[np.sort(chosen)]
-        blocks = None if train.coordinated else BlockLayout.make(schedule, training, testing, said.batch_rows)
+        blocks = None if train.coordinated else BlockLayout.make(schedule, training, testing, said.batch_rows, max(said.widths))
         if blocks:
             training, testing = np.arange(blocks.trained), blocks.tested
         return HiddenPlan(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from vfl_node.ledger import Declaration, Disclosure
 
 TRAINING = "scores and residuals of rows: labels, and who is shared"
@@ -21,16 +23,18 @@ def caveat(reads: str, whose: str = "the other's") -> str:
     )
 
 
-def declare_deviating(name: str, other: str, reads: str) -> tuple[Declaration, ...]:
-    """What a party may learn besides of the ``other`` one."""
+def declare_deviating(name: str, others: Sequence[str], reads: str) -> tuple[Declaration, ...]:
+    """What a party may learn besides of the other one, the only name in ``others``."""
+    (other,) = others
     return (
         Declaration(name, "ciphertexts", f"all columns of {other} that are used, which it may keep: {_SECURITY}"),
         Declaration(name, "deviation", caveat(reads, f"{other}'s")),
     )
 
 
-def disclose_deviating(other: str, rows: int | None, reads: str) -> tuple[Disclosure, ...]:
-    """What a party has learnt besides of the ``other`` one."""
+def disclose_deviating(others: Sequence[str], rows: int | None, reads: str) -> tuple[Disclosure, ...]:
+    """What a party has learnt besides of the other one, the only name in ``others``."""
+    (other,) = others
     return (
         Disclosure(
             "ciphertexts",

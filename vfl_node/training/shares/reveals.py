@@ -21,7 +21,7 @@ def declare_served(job: Job, trained: Job) -> Iterator[Declaration]:
         else:
             yield Declaration(name, "requests", f"how many records {asker} has predicted, when, and which batches of rows")
         if not parties.coordinator:
-            yield from declare_deviating(name, *parties.others(name), PREDICTIONS)
+            yield from declare_deviating(name, parties.others(name), PREDICTIONS)
     if parties.coordinator:
         shapes = f"how many batches are asked for, and when; it deals the randomness, {DEALER}"
         yield Declaration(parties.coordinator, "shapes", shapes)

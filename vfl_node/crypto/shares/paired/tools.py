@@ -212,7 +212,7 @@ async def swap_columns(
     fraction: int,
     after: Callable[[], None] = lambda: None,
 ) -> list[BlockMatrix]:
-    """Each party's columns, for the other one as ciphertexts. A round for each block of rows.
+    """Each party's columns, for the other one as ciphertexts. A round for each few blocks of rows.
 
     Args:
         machine: of a party, or of who counts.
@@ -238,16 +238,23 @@ async def swap_columns(
         assert own is not None
         return encrypt_block(tools.key, tiles[place], own[block * tile_rows : (block + 1) * tile_rows], randomness)
 
-    for block in range(count):
+    together = blocks_together(tiles)
+    for first in range(0, count, together):
+        some = range(first, min(first + together, count))
         came = await machine.run(
-            *(hand_over(owner, sizes.block_bytes(each), partial(encrypt, block)) for owner, each in enumerate(tiles))
+            *(
+                hand_over(owner, sizes.block_bytes(each), partial(encrypt, block))
+                for block in some
+                for owner, each in enumerate(tiles)
+            )
         )
-        if tools is not None:
-            store[block] = np.frombuffer(came[1 - place], np.uint8)
-            with reading("columns"):
-                received.append(EncryptedBlock.from_bytes(LINEAR, store[block].data, tiles[1 - place]))
-            failpoints.reach("columns")
-        after()
+        for number, block in enumerate(some):
+            if tools is not None:
+                store[block] = np.frombuffer(came[2 * number + 1 - place], np.uint8)
+                with reading("columns"):
+                    received.append(EncryptedBlock.from_bytes(LINEAR, store[block].data, tiles[1 - place]))
+            after()
+        failpoints.reach("columns")
     if tools is not None:
         tools.blocks[1 - place] = received
     return [
@@ -256,4 +263,10 @@ async def swap_columns(
     ]
 
 
+def blocks_together(tiles: Sequence[Tiles]) -> int:
+    """How many blocks of both parties' columns go over the wire in a round."""
+    return max(1, _ROUND_BYTES // max(sizes.block_bytes(each) for each in tiles))
+
+
+_ROUND_BYTES = 4 << 20
 _ACTIVE = {"slots": SLOTS, "counts": MONOMIALS}

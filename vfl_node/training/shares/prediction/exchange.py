@@ -118,7 +118,7 @@ class PairedAnswers:
     ) -> Ring:
         """As :meth:`DealtAnswers.answer`."""
         pair, count = self._pair.change_context(bytes.fromhex(answers.masks_of(terms))), len(columns)
-        rows = fill(count, size := tile_rows(count))
+        rows = fill(count, size := tile_rows(count, max(self._form.widths)))
         whole = np.concatenate([columns, np.zeros((rows - count, columns.shape[1]), np.uint64)])
         held = await pair.swap_columns(whole, rows, self._form.widths, size)
         unknown = [replace(matrix, part=None) for matrix in held]

@@ -20,9 +20,12 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import ClassVar
 
 from vfl_node.alignment.alignment import Alignment
+from vfl_node.crypto.kernels import lattice_kernel
+from vfl_node.crypto.lattice.flooding import LIMIT, log2_distance
+from vfl_node.crypto.lattice.parameters import LINEAR
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.tables import Table
-from vfl_node.errors import ProtocolError
+from vfl_node.errors import ProtocolError, UsageError
 from vfl_node.job import Job
 from vfl_node.ledger import Disclosure
 from vfl_node.session.counted import served_model
@@ -42,6 +45,7 @@ from vfl_node.training.predictor import (
     check_allowed,
 )
 from vfl_node.training.shares import agreement
+from vfl_node.training.shares.config import SharesConfig
 from vfl_node.training.shares.deviating import PREDICTIONS, disclose_deviating
 from vfl_node.training.shares.kept import AnswerForm, KeptModel
 from vfl_node.training.shares.pair import meet_pair
@@ -73,8 +77,10 @@ class SharesPredictor(ABC):
         """Column → kind, of those that the encoder reads."""
 
     def check(self, model: StoredModel) -> None:
-        """As the base: the shares must be those that the training has left."""
+        """As the base: the shares must be those that the training has left, and without a coordinator lattices compiled."""
         self.kept(model)
+        if not SharesConfig.section_of(model.job).coordinated:
+            lattice_kernel()
 
     async def predict_known(
         self,
@@ -114,6 +120,24 @@ class SharesPredictor(ABC):
         return learnt(job, exchanged)
 
 
+def check_flood(form: AnswerForm) -> None:
+    """Refuse a model of so many columns that noise would not hide what :data:`MOST_SCORES` scores tell of its weights.
+
+    Raises:
+        UsageError: it has (``E_PREDICT``).
+    """
+    if log2_distance(LINEAR, max(form.widths), MOST_SCORES * form.outputs) > LIMIT:
+        raise UsageError(
+            f"a model of {max(form.widths):,} columns of a party is too wide for predictions without a coordinator",
+            code="E_PREDICT",
+            hint="train on fewer columns, or with randomness: coordinator",
+        )
+
+
+MOST_SCORES = 1 << 28
+"""Rows that a job of predictions without a coordinator may have."""
+
+
 @asynccontextmanager
 async def _exchange(
     session: Session, model: StoredModel, kept: KeptModel, alignment: Alignment, table: Table
@@ -130,6 +154,7 @@ async def _exchange(
     async with session.phase("shares"):
         await kept.compare(session)
     if dealer is None:
+        check_flood(kept.form)
         context = hashlib.sha256(f"answers {job.digest()} {' '.join(kept.stored.commitments)}".encode()).digest()
         async with AsyncExitStack() as met:
             async with session.phase("keys"):
@@ -178,7 +203,7 @@ def learnt(job: Job, exchanged: ServiceCount | Predicted) -> Mapping[str, tuple[
     entries = {name: [masked, scores if name == asker else about] for name in parties.data}
     if not parties.coordinator:
         for name, learnt_by in entries.items():
-            learnt_by += disclose_deviating(*parties.others(name), rows, PREDICTIONS)
+            learnt_by += disclose_deviating(parties.others(name), rows, PREDICTIONS)
     dealer = Disclosure(
         "shapes",
         rows,
