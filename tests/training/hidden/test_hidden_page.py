@@ -23,7 +23,7 @@ from vfl_node.training.hidden import costs
 from vfl_node.training.hidden.config import Hidden
 from vfl_node.training.hidden.network import Form
 from vfl_node.training.hidden.paired_costs import exchange
-from vfl_node.training.hidden.terms import MOST_MEASURED
+from vfl_node.training.hidden.terms import most_measured
 from vfl_node.training.logistic.config import Logistic
 from vfl_node.training.shares.metric_noise import MetricNoise
 
@@ -139,7 +139,7 @@ def test_what_two_parties_send(row: list[str]) -> None:
 def test_bytes_of_two_parties() -> None:
     """What the page on trust says of a pass over 100,000 records of 330 columns, and the reference of a row."""
     said = (ROOT / "docs" / "explanations" / "whom-must-i-trust.md").read_text(encoding="utf-8")
-    size = block_rows(4096)
+    size = block_rows(4096, 166)
     rows = fill(100_000, size)
     for loss in ("taylor", "exact"):
         counted = exchange(
@@ -156,7 +156,8 @@ def test_bytes_of_two_parties() -> None:
     active, passive = terms_bytes(18, 4096), terms_answer_bytes(4096)
     assert f"2K · 19 = {active / 4096:.0f} a row by the active party, {passive / 4096:.0f} by the other" in PAGE
     assert f"{LARGEST_BLOCK:,} rows" in PAGE
-    assert f"**{MOST_MEASURED:,} rows are measured on**" in PAGE
+    train = Hidden.model_validate({"algorithm": "hidden"})
+    assert f"**{most_measured(train):,} rows are measured on**" in PAGE
 
 
 @pytest.mark.parametrize("row", table("`dealer_audit` | sent"), ids=lambda row: row[0])
