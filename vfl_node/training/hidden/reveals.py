@@ -27,7 +27,7 @@ def declare(job: Job) -> Iterator[Declaration]:
             yield Declaration(name, "metrics", "sums over the records that are measured on, each with noise")
         yield Declaration(name, "privacy", f"nothing more: all that is opened is {bound}")
         if not train.coordinated:
-            yield from declare_deviating(name, others, TRAINING)
+            yield from declare_deviating(name, parties.others(name), TRAINING)
     if train.coordinated:
         shapes = f"how many rows and columns there are, and how fast each party computes; it deals the randomness, {DEALER}"
         yield Declaration(str(parties.coordinator), "shapes", shapes)
