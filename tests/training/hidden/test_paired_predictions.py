@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,10 +13,13 @@ from tests.declared import undeclared
 from tests.training.hidden.answering import Asked, errors_of, new_records, trained
 from tests.training.hidden.test_paired import PARTIES
 from tests.training.hidden.test_predictions import bare
+from vfl_node.crypto.kernels import choice
+from vfl_node.errors import StateError, UsageError
 from vfl_node.job import Job
 from vfl_node.training.hidden.predictor import HiddenPredictor
 from vfl_node.training.predictor import Predicted
 from vfl_node.training.shares.prediction import answers
+from vfl_node.training.shares.prediction.predictor import check_flood
 
 pytestmark = compiled
 KINDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
@@ -63,3 +67,20 @@ def test_new_records_are_predicted(world: Any, attempt: Any) -> None:
     assert told_besides(asked, "active", found, rows="new") == set()
     expected = asked.scores(np.arange(30), data)[:, 0]
     assert np.abs(found.probabilities - expected[np.argsort(data["clinic"][1].rows)]).max() < 2 / 16
+
+
+def test_a_machine_without_compiled_lattices_is_refused_at_once(
+    world: Any, attempt: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = trained(world, attempt, 2, {**PARTIES, "reveal": "none"})
+    monkeypatch.setattr(choice, "_native", lambda: None)
+    with pytest.raises(StateError) as caught:
+        HiddenPredictor().check(asked.models["clinic"])
+    assert caught.value.code == "E_DEVICE"
+
+
+def test_a_model_too_wide_for_the_noise_of_answers_is_refused() -> None:
+    form = SimpleNamespace(widths=(2, 165), outputs=3)
+    check_flood(form)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="too wide for predictions"):
+        check_flood(SimpleNamespace(widths=(2, 1 << 20), outputs=1))  # type: ignore[arg-type]
