@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from vfl_node.crypto.lattice.sizes import Tiles, matrix_bytes
-from vfl_node.crypto.shares.paired.blocks import fill, tile_rows
+from vfl_node.crypto.shares.paired.blocks import LEAST_ROWS, block_rows, fill
 from vfl_node.job.costs import Beside, TableShape
 from vfl_node.job.names import LEVELS
 from vfl_node.roles import DataRole
@@ -109,7 +109,7 @@ def party_bytes(train: Hidden, m: int, widths: Sequence[int], batch: int) -> int
 
 def _paired_bytes(train: Hidden, m: int, widths: Sequence[int], batch: int) -> int:
     """Without a coordinator: own columns, the other party's as ciphertexts, and all that is made ahead for a step."""
-    size = tile_rows(batch, max(widths))
+    size = block_rows(fill(batch, LEAST_ROWS), max(widths))
     rows = fill(m, size)
     own = OWN_COPIES * NUMBER_BYTES * rows * max(widths)
     ciphertexts = matrix_bytes(Tiles(rows, max(widths), size))

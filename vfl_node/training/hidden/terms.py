@@ -76,7 +76,8 @@ class HiddenProgram(Program[HiddenPlan]):
         """How it is descended."""
         descent = self._descent(said.divisor)
         numbers = (descent.steps, descent.momentum, descent.rate, descent.deviation or 0)
-        return {"descent": [float(number).hex() for number in numbers]}
+        found: dict[str, Any] = {"descent": [float(number).hex() for number in numbers]}
+        return found if self._train.coordinated else {**found, "batch rows": said.batch_rows}  # of which blocks follow
 
     @override
     def plan(self, said: DealingTerms) -> HiddenPlan:
