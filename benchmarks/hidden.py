@@ -321,7 +321,8 @@ PARTS: Mapping[str, Callable[[Path], dict[str, Any]]] = {
 def run_parties_over_slow_links(folder: Path, program: str) -> dict[str, Any]:
     """Ten passes of `parties` over slow links: seconds of each phase."""
     write_tables(folder, 100_000, (165, 165))
-    tables, found = {role: folder / f"{role}.parquet" for role in ROLES}, {}
+    tables = {role: folder / f"{role}.parquet" for role in ROLES}
+    found: dict[str, Any] = {}
     for loss in ("taylor", "exact"):
         train = {**HIDDEN, "loss": loss, "batch_size": 4096, "epochs": 10, "randomness": "parties"}
         with slow_triangle(program) as places, Three(places) as nodes:

@@ -171,7 +171,7 @@ def test_an_invalid_job_is_refused_before_anything_heavy(tmp_path: Path) -> None
 
 def test_a_plan_that_no_way_fits_needs_nothing_heavy(tmp_path: Path) -> None:
     """What each way tells is known without what computes it; the manifest knows the largest message."""
-    words = "plan --active 1000 --passive 1000 --task binary --may-learn-shared none --third-party no"
+    words = "plan --active 1000 --passive 1000 --task binary --may-learn-shared none --third-party no --same-id no"
     assert imported(tmp_path, words.split(), refused=["plan"]) & HEAVY <= {"google"}
 
 

@@ -28,7 +28,7 @@ train: {algorithm: hidden, randomness: parties, epsilon: 100, epochs: 3, reveal:
 evaluate: {test_fraction: 0.3, metrics: [auc, nll, accuracy], epsilon: 100}
 """
 BATCHES = TEXT.replace(
-    "epsilon: 100, epochs: 3, reveal: owners", "epsilon: null, epochs: 4, batch_size: 8, loss: taylor, reveal: none"
+    "epsilon: 100, epochs: 3, reveal: owners", "epsilon: null, epochs: 4, batch_size: 16, loss: taylor, reveal: none"
 )
 """With several steps an epoch, and so with more sections that are made ahead; weights of several such jobs would be counted."""
 

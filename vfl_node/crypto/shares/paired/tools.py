@@ -253,9 +253,8 @@ async def swap_columns(
                 store[block] = np.frombuffer(came[2 * number + 1 - place], np.uint8)
                 with reading("columns"):
                     received.append(EncryptedBlock.from_bytes(LINEAR, store[block].data, tiles[1 - place]))
+                failpoints.reach("columns")
             after()
-        if tools is not None:
-            failpoints.reach("columns")
     if tools is not None:
         tools.blocks[1 - place] = received
     return [
