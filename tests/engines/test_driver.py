@@ -8,7 +8,6 @@ import socket
 import sys
 import threading
 import time
-from contextlib import suppress
 from multiprocessing.connection import Pipe
 from types import ModuleType, SimpleNamespace
 
@@ -111,8 +110,9 @@ class Node:
         self.told, self.heard, self.begun, self.number = {}, threading.Condition(), threading.Event(), 0
         given = {"address": "", "workers": 1, "slots": 1, "retries": 3, "start_s": 0.5, "build": ""} | plan
         self.driver = driver.Driver(os.dup(theirs.fileno()), driver.DriverPlan(**given))
-        for main in (self.driver.serve, self.listen):
-            threading.Thread(target=main, daemon=True).start()
+        self.threads = [threading.Thread(target=main, daemon=True) for main in (self.driver.serve, self.listen)]
+        for thread in self.threads:
+            thread.start()
 
     def listen(self):
         while True:
@@ -141,6 +141,19 @@ class Node:
             self.heard.wait_for(lambda: number in self.told, seconds)
             return self.told.get(number)
 
+    def go(self):
+        """End as a process does: both ends hear of it."""
+        with socket.socket(fileno=os.dup(self.pipe.fileno())) as end:
+            end.shutdown(socket.SHUT_RDWR)
+
+    def close(self):
+        """End, with both threads: one that is about to read would otherwise read the pipe that gets this one's number next."""
+        self.go()
+        for thread in self.threads:
+            thread.join(20)
+            assert not thread.is_alive()
+        self.pipe.close()
+
 
 @pytest.fixture
 def start(monkeypatch):
@@ -161,9 +174,7 @@ def start(monkeypatch):
     monkeypatch.delitem(sys.modules, DRIVER, raising=False)
     yield make
     for node in made:
-        with suppress(OSError):  # a test has closed it
-            node.pipe.send_bytes(b"F" + HANDLE)
-        node.pipe.close()
+        node.close()
     sys.modules.pop(DRIVER, None)
 
 
@@ -216,8 +227,7 @@ def test_a_block_that_cannot_be_handed_to_a_worker_is_repeated_or_told(start, fa
 
 def test_a_driver_ends_with_its_node_while_it_looks_for_the_cluster(start):
     ray, node = start(1, found=False)
-    with socket.socket(fileno=os.dup(node.pipe.fileno())) as end:
-        end.shutdown(socket.SHUT_RDWR)  # as when its process ends
+    node.go()
     assert until(lambda: ray.exits)
     ray.found.set()
 

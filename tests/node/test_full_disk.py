@@ -344,13 +344,29 @@ def test_what_sqlite_says(text: str, code: str) -> None:
     assert text.lower() not in error.for_peer
 
 
-def test_a_state_folder_that_goes_away_pauses_its_jobs(pair: Pair, clean: tuple[list[Any], dict[str, int]]) -> None:
+@pytest.mark.parametrize("when", ["while the job waits", "before its partner is remembered"])
+def test_a_state_folder_that_goes_away_pauses_its_jobs(
+    when: str, pair: Pair, clean: tuple[list[Any], dict[str, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     lab = pair.nodes.pop("lab")
     lab.stop()
-    job_id = pair.submit()
     clinic, state = pair.nodes["clinic"], pair.folder / "clinic" / "state"
-    state.rename(pair.folder / "elsewhere")
-    pair.wait(lambda: pair.view("clinic", job_id)["state"] == "paused")
+
+    remember = partners.Partner.__init__
+
+    def move(*given: Any) -> None:
+        with suppress(FileNotFoundError):  # the partner is remembered more than once
+            state.rename(pair.folder / "elsewhere")
+        if given:
+            remember(*given)
+
+    with monkeypatch.context() as patch:
+        if when == "before its partner is remembered":
+            patch.setattr(partners.Partner, "__init__", move)
+        job_id = pair.submit()
+        if when == "while the job waits":
+            move()
+        pair.wait(lambda: pair.view("clinic", job_id)["state"] == "paused")
     assert pair.view("clinic", job_id)["error"]["code"] == "E_STATE_LOST"
     with pytest.raises(StateError, match="is gone"):
         pair.submit()

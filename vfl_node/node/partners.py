@@ -110,7 +110,8 @@ class Partner(PartnerCounts):
         except ValidationError:
             raise ValueError("not a party's name") from None
         self._partners, self._first = folder, own
-        (folder / peer).mkdir(parents=True, exist_ok=True)
+        folder.mkdir(exist_ok=True)  # not the state folder, should that be gone
+        (folder / peer).mkdir(exist_ok=True)
         (folder / peer).chmod(0o700)
         path = folder / peer / "secret"
         if not any(file.suffix != ".tmp" for file in path.parent.iterdir()):

@@ -19,7 +19,7 @@ from typing import Any, Literal, cast
 
 import structlog
 
-from vfl_node.errors import StateError, UsageError
+from vfl_node.errors import Paused, StateError, UsageError
 from vfl_node.execution.folder import JobFolder
 from vfl_node.execution.outcome import JobOutcome
 from vfl_node.execution.trial import Trial
@@ -96,6 +96,16 @@ class Store:
             text = f"the state folder {self.folder} is gone"
             hint = "stop the node, put the folder back, and start it again: its jobs go on"
             raise StateError(text, code="E_STATE_LOST", hint=hint, for_peer="it cannot reach what it stored")
+
+    def loss(self) -> Paused | None:
+        """For what jobs pause, if the state folder is gone: what they did would be lost."""
+        try:
+            self.check_there()
+        except StateError as error:
+            return Paused(error.message, code=error.code, hint=error.hint, for_peer=error.for_peer)
+        except OSError:
+            pass  # it may be there
+        return None
 
     @property
     def requests(self) -> Path:
@@ -303,8 +313,10 @@ class Store:
             return cast(State | None, self._index.pruned_state(job_id))
 
     def job_folder(self, record: Record) -> JobFolder:
-        """The private folder of a job."""
-        return JobFolder(self.folder / "jobs" / record.id, self._trial)
+        """The private folder of a job. Raises OSError."""
+        path = self.folder / "jobs" / record.id
+        path.mkdir(mode=0o700, exist_ok=True)  # not the state folder, should that be gone
+        return JobFolder(path, self._trial)
 
     def outcome(self, record: Record) -> JobOutcome:
         """How the end of a job stands here; unlike :meth:`job_folder` this makes no folder."""

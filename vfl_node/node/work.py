@@ -158,7 +158,7 @@ class Work:
             self._run()
             self._end("done")
         except Exception as error:
-            failure = explain(error)
+            failure = self._store.loss() or explain(error)
             if failure.code == VflError.default_code:  # a defect of ours: say so, keep the node alive
                 log.exception("internal error", job=self.record.id)
             self.ended = True  # whoever wants an end from now on finds the job as it is stored

@@ -330,7 +330,9 @@ class Works:
                 for work in works:
                     work.check()
                 self._usage.measure()
-                self._pause_if_lost(works)
+                if loss := self._store.loss():
+                    for work in works:
+                        work.stop.ask(loss)
                 self.go_on_with_unconfirmed()
                 if time.monotonic() > due:
                     due = time.monotonic() + PRUNE_S
@@ -340,11 +342,3 @@ class Works:
                 log.warning("jobs cannot be pruned yet", code=error.code, reason=error.message)
             except Exception:
                 log.exception("internal error")  # the watch must outlive it
-
-    def _pause_if_lost(self, works: list[Work]) -> None:
-        """Pause all jobs if the state folder is gone: what they did would be lost."""
-        try:
-            self._store.check_there()
-        except StateError as error:
-            for work in works:
-                work.stop.ask(Paused(error.message, code=error.code, hint=error.hint, for_peer=error.for_peer))
