@@ -351,18 +351,17 @@ def test_a_state_folder_that_goes_away_pauses_its_jobs(
     lab = pair.nodes.pop("lab")
     lab.stop()
     clinic, state = pair.nodes["clinic"], pair.folder / "clinic" / "state"
+    node_store = clinic._store
+    find = node_store.partner
 
-    remember = partners.Partner.__init__
-
-    def move(*given: Any) -> None:
+    def move(*given: Any) -> Any:
         with suppress(FileNotFoundError):  # the partner is remembered more than once
             state.rename(pair.folder / "elsewhere")
-        if given:
-            remember(*given)
+        return find(*given) if given else None
 
     with monkeypatch.context() as patch:
         if when == "before its partner is remembered":
-            patch.setattr(partners.Partner, "__init__", move)
+            patch.setattr(node_store, "partner", move)
         job_id = pair.submit()
         if when == "while the job waits":
             move()

@@ -110,8 +110,7 @@ class Partner(PartnerCounts):
         except ValidationError:
             raise ValueError("not a party's name") from None
         self._partners, self._first = folder, own
-        folder.mkdir(exist_ok=True)  # not the state folder, should that be gone
-        (folder / peer).mkdir(exist_ok=True)
+        (folder / peer).mkdir(parents=True, exist_ok=True)
         (folder / peer).chmod(0o700)
         path = folder / peer / "secret"
         if not any(file.suffix != ".tmp" for file in path.parent.iterdir()):
@@ -214,9 +213,10 @@ class Partners:
         self._met: dict[str, Partner] = {}
 
     def find(self, peer: str) -> Partner:
-        """The memory of ``peer``, always the same object. Raises as :class:`Partner`."""
+        """The memory of ``peer``, always the same object. Raises as :class:`Partner`, and OSError: its folder cannot be made."""
         with self._lock:
             if peer not in self._met:
+                self._folder.mkdir(exist_ok=True)  # not the state folder, should that be gone
                 secret, own = self._trial.memory_secret(peer), self._trial.own_secret()
                 self._met[peer] = Partner(self._folder, peer, secret, own, self._signing)
             return self._met[peer]
