@@ -213,7 +213,7 @@ class Partners:
         self._met: dict[str, Partner] = {}
 
     def find(self, peer: str) -> Partner:
-        """The memory of ``peer``, always the same object. Raises as :class:`Partner`, and OSError: its folder cannot be made."""
+        """The memory of ``peer``, always the same object. Raises as :class:`Partner`, and OSError."""
         with self._lock:
             if peer not in self._met:
                 self._folder.mkdir(exist_ok=True)  # not the state folder, should that be gone
