@@ -1,8 +1,11 @@
 """How many bits of security the parameter sets of ``vfl_node.crypto.lattice`` have.
 
-Where the lattice estimator (Albrecht, Player and Scott 2015, github.com/malb/lattice-estimator, which needs SageMath) can be
-imported, it is run on exactly these sets. In any case two other things are printed: what tables of others allow, and an own
-estimate, which shares no code with the estimator:
+It prints what tables of others allow, an own estimate, and what the lattice estimator says of exactly these sets (Albrecht,
+Player and Scott 2015, github.com/malb/lattice-estimator). The estimator is left out where it cannot be imported: it needs
+SageMath, or passagemath-standard-no-symbolics and passagemath-symbolics from PyPI, and its folder on PYTHONPATH. The own
+estimate shares no code with it.
+
+The own estimate is of two attacks:
 
 * primal attack (uSVP): Kannan's embedding of (e, ω·s), ω = σ_e / σ_s, in dimension d = m + n + 1 and volume q^m·ω^n. BKZ with
   blocks of β finds it where √β·σ_e ≤ δ^(2β − d − 1)·volume^(1/d) (Alkim and others 2016).
@@ -28,6 +31,9 @@ TABLES = {  # largest log2 q for N = 8192, a ternary key and 128 bits
     "Security Guidelines 2024, classical": 214,
     "Security Guidelines 2024, quantum": 161,
 }
+ATTACKS = ("primal_usvp", "primal_bdd", "dual", "dual_hybrid")
+MODELS = ("MATZOV", "BDGL16", "ADPS16", "LaaMosPol14", "ChaLoy21")
+"""Of the lattice estimator: its attacks, and how it counts the work of one (the first is its default)."""
 TERNARY_DEVIATION = math.sqrt(2 / 3)
 
 
@@ -135,11 +141,13 @@ def _run_estimator(q: int) -> None:
     try:
         estimator = importlib.import_module("estimator")
     except ImportError:
-        print("the lattice estimator is not installed here: these sets are still to be run through it")
+        print("the lattice estimator is not installed here")
         return
     chosen = estimator.LWE.Parameters(n=N, q=q, Xs=estimator.ND.Uniform(-1, 1), Xe=estimator.ND.CenteredBinomial(21))
-    print("lattice estimator:")
-    estimator.LWE.estimate(chosen)
+    for model in MODELS:
+        costs = {name: getattr(estimator.LWE, name)(chosen, red_cost_model=getattr(estimator.RC, model)) for name in ATTACKS}
+        bits = {name: math.log2(cost["rop"]) for name, cost in costs.items()}
+        print(f"lattice estimator, {model}: {', '.join(f'{name} {value:.1f}' for name, value in bits.items())}")
 
 
 if __name__ == "__main__":
