@@ -33,7 +33,7 @@ TABLES = {  # largest log2 q for N = 8192, a ternary key and 128 bits
 }
 ATTACKS = ("primal_usvp", "primal_bdd", "dual", "dual_hybrid")
 MODELS = ("MATZOV", "BDGL16", "ADPS16", "LaaMosPol14", "ChaLoy21")
-"""Of the lattice estimator: its attacks, and how it counts the work of one (the first is its default)."""
+"""Attacks of the lattice estimator, and ways in which it counts the work of one; its default is the first."""
 TERNARY_DEVIATION = math.sqrt(2 / 3)
 
 

@@ -6,7 +6,7 @@ import fcntl
 import os
 from pathlib import Path
 
-from vfl_node.errors import UsageError
+from vfl_node.errors import StateError, UsageError
 
 LOCK = "lock"
 """The file in the state folder by which it is held."""
@@ -43,3 +43,15 @@ def hold(path: Path) -> int:
     os.ftruncate(descriptor, 0)
     os.write(descriptor, str(os.getpid()).encode())
     return descriptor
+
+
+def check_held(descriptor: int, path: Path) -> None:
+    """Check that the file at ``path`` is still the one that :func:`hold` locked. Raises StateError (``E_STATE_LOST``)."""
+    try:
+        same = os.path.samestat(os.fstat(descriptor), path.stat())
+    except (FileNotFoundError, NotADirectoryError):
+        same = False
+    if not same:
+        text = f"the state folder {path.parent} is gone"
+        hint = "stop the node, put the folder back, and start it again: its jobs go on"
+        raise StateError(text, code="E_STATE_LOST", hint=hint, for_peer="it cannot reach what it stored")

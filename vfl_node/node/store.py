@@ -31,7 +31,7 @@ from vfl_node.node.listing import JobLine
 from vfl_node.node.partners import Partners
 from vfl_node.node.pruning import choose
 from vfl_node.node.record import NO_DOCUMENTS, Documents, Record, damaged_record
-from vfl_node.node.state_lock import LOCK, hold
+from vfl_node.node.state_lock import LOCK, check_held, hold
 from vfl_node.node.states import UNFINISHED, State
 from vfl_node.process import failpoints
 from vfl_node.process.files import fault, private_file
@@ -86,16 +86,8 @@ class Store:
 
     def check_there(self) -> None:
         """Check that the state folder is still the one that this node opened. Raises StateError (``E_STATE_LOST``)."""
-        if self._holder < 0:
-            return
-        try:
-            same = os.path.samestat(os.fstat(self._holder), (self.folder / LOCK).stat())
-        except (FileNotFoundError, NotADirectoryError):
-            same = False
-        if not same:
-            text = f"the state folder {self.folder} is gone"
-            hint = "stop the node, put the folder back, and start it again: its jobs go on"
-            raise StateError(text, code="E_STATE_LOST", hint=hint, for_peer="it cannot reach what it stored")
+        if self._holder >= 0:
+            check_held(self._holder, self.folder / LOCK)
 
     def loss(self) -> Paused | None:
         """For what jobs pause, if the state folder is gone: what they did would be lost."""
