@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.crypto.lattice.variants import compiled
 from tests.node.nodes import at_least
 from tests.trust.test_consent_nodes import JOB, both_done, envelopes
 from tests.trust.test_two_nodes import OwnAuthorities
@@ -22,6 +23,11 @@ from vfl_node.trust.audit_log import AuditLog
 from vfl_node.trust.consents import KIND
 
 LIMITS = {"everyone": at_least(1)}
+PREPARED = """\
+align: {protocol: psi}
+train: {algorithm: hidden, randomness: parties, epochs: 3}
+evaluate: {test_fraction: 0.3}
+"""
 
 
 @pytest.fixture(scope="module")
@@ -123,6 +129,33 @@ def test_a_job_that_waits_for_its_hours_can_be_cancelled(nodes: OwnAuthorities) 
     nodes.wait_until(lambda: "the hours" in nodes.view("lab", job_id).get("note", ""))
     nodes.client("lab").cancel(job_id)
     assert {nodes.end(name, job_id)["state"] for name in nodes.roles} == {"cancelled"}
+
+
+@compiled
+def test_all_is_made_ahead_before_the_hours_in_which_a_training_begins(nodes: OwnAuthorities) -> None:
+    begin = datetime.now(timezone.utc) + timedelta(hours=2)
+    hours = f"daily {begin:%H:%M}-{begin + timedelta(hours=1):%H:%M}"
+    closed = {"preset": "trial", "everyone": at_least(1) | {"hours": [hours], "allow_preparation": True}}
+    apply(nodes, **closed)
+    job_id = nodes.submit(PREPARED)
+    folders = [nodes.folder / name / "state" / "jobs" / job_id for name in nodes.roles]
+    waits = folders[1] / "prepared"
+    nodes.wait_until(waits.exists)
+    nodes.kill("lab")
+    nodes.start("lab")  # reads the policy that was applied
+    nodes.wait_until(lambda: "the hours" in nodes.view("lab", job_id).get("note", ""))
+    view = nodes.view("lab", job_id)
+    assert (view["state"], view["queue"]["kind"]) == ("waiting", "hours")
+    assert all(list((folder / "ahead").iterdir()) for folder in folders)
+    apply(nodes, preset="trial")
+    both_done(nodes, job_id)
+    again = nodes.submit(PREPARED)
+    both_done(nodes, again)
+    prepared, whole = (nodes.report("lab", each)["training"]["hidden"]["phases"] for each in (job_id, again))
+    assert prepared["offline"]["bytes"] == 0 < whole["offline"]["bytes"]
+    assert prepared["setup"]["bytes"] < whole["setup"]["bytes"]
+    assert prepared["online"]["bytes"] == whole["online"]["bytes"]
+    assert not waits.exists()
 
 
 def test_two_persons_say_yes_over_the_port_and_the_partner_gets_pseudonyms(nodes: OwnAuthorities) -> None:

@@ -189,6 +189,11 @@ class JobFolder(JobOutcome):
         """Store that the owner wants the end of the job."""
         write_whole(self._cancelled, b"")
 
+    @property
+    def prepared(self) -> Path:
+        """A file that is there while a training, for which all is made ahead, waits for this owner's hours."""
+        return self.path / "prepared"
+
     def seed(self, *, first: bool = True) -> bytes:
         """The job's secret seed at this party; drawn once from the operating system, or the trial's.
 
@@ -337,9 +342,7 @@ class JobFolder(JobOutcome):
             remaining |= {self.transcript}
         if self.trial.joint:
             remaining |= {self.received, self._alignment}
-        for entry in self.path.iterdir():
-            if entry in remaining:
-                continue
+        for entry in set(self.path.iterdir()) - remaining:
             if entry.is_dir():
                 shutil.rmtree(entry)
             else:

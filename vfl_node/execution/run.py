@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +31,7 @@ from vfl_node.data.named import table_name
 from vfl_node.data.tables import Table
 from vfl_node.engines.processes import Processes
 from vfl_node.engines.threads import Threads
+from vfl_node.execution.allowed import check_hours
 from vfl_node.execution.folder import JobFolder
 from vfl_node.execution.inputs import select_records
 from vfl_node.execution.reuse import copy_model, recall_records, reused_job
@@ -189,6 +191,7 @@ def set_up(
             models=settings.models,
             protection=settings.protection_under(limits),
             compare=settings.compare,
+            check_hours=partial(check_hours, settings, job, folder),
         ),
         recording=Recording(
             transcript=Transcript(folder.transcript, inputs.places) if folder.trial.transcript and inputs else None,

@@ -58,8 +58,7 @@ class TrainerParts:
         embedded: the :class:`~vfl_node.training.predictor.Embeddings` that a passive party's kept half computes, so that its
             owner can attack them (``vfl-node audit``).
         estimated: a function that estimates the joint attack: (table, train, models) → figure.
-        reveals: a function from a job to the :class:`~vfl_node.ledger.Declaration` of each thing that a party may learn by its
-            training; empty: it does not say.
+        reveals: a function from a job to a :class:`~vfl_node.ledger.Declaration` of each thing that it tells; empty: none.
         serving_reveals: the same of predictions by its models: (job that predicts, job that trained the model).
     """
 
@@ -201,6 +200,11 @@ class TrainerConfig(Frozen):
         return False
 
     @property
+    def prepares(self) -> bool:
+        """Whether it makes what it needs ahead, once records are aligned and before it trains."""
+        return False
+
+    @property
     def reads_evidence(self) -> bool:
         """Whether columns are replaced by weights of evidence of an earlier job (``statistics``)."""
         return False
@@ -213,9 +217,7 @@ class TrainerConfig(Frozen):
     def opens(self, evaluate: Evaluate, shared: int | None = None) -> Exposure:
         """What it reveals at its end, as amounts that can be added up over several jobs. Not the same as ``traits.opens``.
 
-        Args:
-            evaluate: the job's section.
-            shared: the most records that may be shared; None: not known.
+        ``shared``: the most records that may be shared; None: not known.
         """
         return Exposure()
 

@@ -1,7 +1,8 @@
 """Whether a job may begin: in the hours of the policy, by what the policy says now, and when it has a place and memory.
 
 A job has begun at a data party once something of it is stored there, and at a coordinator once all have met. From then on it
-goes on at any hour, and under another policy; limits of numbers bind each attempt.
+goes on at any hour, and under another policy; limits of numbers bind each attempt. Where the policy lets a job be prepared
+before its hours (``allow_preparation``), its training waits for them.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Callable
 
 from vfl_node.errors import GaveWay, PeerError
 from vfl_node.estimate.budget import Budget, MemoryShort
-from vfl_node.execution.allowed import check_allowed
+from vfl_node.execution.allowed import NOT_YET, check_allowed, may_prepare
 from vfl_node.execution.folder import JobFolder
 from vfl_node.execution.live import Stop
 from vfl_node.node.consents import Consents
@@ -56,8 +57,10 @@ class JobStart:
 
     @property
     def closed(self) -> bool:
-        """Whether the policy does not let it begin at this hour."""
-        return not self._settings.rules.is_open(self._partners) and not self.begun
+        """Whether the policy does not let it begin at this hour, or not a training that was prepared before."""
+        if self._settings.rules.is_open(self._partners):
+            return False
+        return self._folder.prepared.exists() or not (self.begun or may_prepare(self._settings, self._record.job))
 
     @property
     def opens(self) -> str:
@@ -98,7 +101,7 @@ class JobStart:
         if self.begun:
             return
         if turn and self.closed:
-            raise GaveWay("the hours of the policy have ended", for_peer="its policy lets the job begin later (time)")
+            raise GaveWay("the hours of the policy have ended", for_peer=NOT_YET)
         job, submitter = self._record.job, self._record.submitter
         by_peer = submitter != self._settings.name
         check_allowed(self._settings, job, by_peer=by_peer)

@@ -192,6 +192,8 @@ class Work:
                 return
             except GaveWay:
                 log.info("job waits for another turn", job=self.record.id)
+                if self.record.state == "running":  # prepared before its hours
+                    self.record = self._store.update(self.record, state="waiting")
                 self._budget.release(self.record.id)
                 if self.turn:  # one that cannot go on is passed over anyway
                     self.turn.give_back(REST_S if self.others.able else 0.0)

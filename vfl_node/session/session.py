@@ -116,6 +116,8 @@ class OwnSettings:
         models: its own architectures: name → ``module:Class``.
         protection: what it does about what tensors tell.
         compare: the local models with which it compares a federated one; a boosted tree only if it asks for it.
+        check_hours: called before a training begins whose random numbers were made ahead; raises GaveWay where the owner's
+            hours let it begin later.
     """
 
     limits: Limits = field(default_factory=Limits)
@@ -123,6 +125,7 @@ class OwnSettings:
     models: Mapping[str, str] = field(default_factory=dict)
     protection: Protection = field(default_factory=Protection)
     compare: Compare = NO_TREE
+    check_hours: Callable[[], None] = lambda: None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -273,6 +273,11 @@ class Limits(Frozen):
         description="when a job may begin, such as mon-fri 18:00-06:00, in the policy's zone; hours past midnight belong to "
         "the evening's day. A job that has begun goes on",
     )
+    allow_preparation: Annotated[bool, MOST] = Field(
+        default=False,
+        description="hidden training without a coordinator: whether a job may align, encrypt columns and make random numbers "
+        "before its hours, so that only the training waits for them",
+    )
 
 
 Section = TypeVar("Section", bound=Frozen)

@@ -153,6 +153,7 @@ BOUNDS: dict[type[Message], FieldBound] = {
     shares_pb2.ShareContext: FieldBound(1 << 10, {"widths": 16, "digests": 16}),
     shares_pb2.DealingTerms: FieldBound(512, {"widths": 16}),
     shares_pb2.ColumnStatistics: FieldBound(1 << 19, {"values": 7 << 13}),
+    shares_pb2.KeptAhead: FieldBound(64),
     shares_pb2.DealerSeed: FieldBound(128),
     shares_pb2.Corrections: FieldBound(1 << 20),
     shares_pb2.CorrectionsUsed: FieldBound(64),

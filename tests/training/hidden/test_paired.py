@@ -23,6 +23,7 @@ from vfl_node.training.hidden import paired_costs
 from vfl_node.training.hidden.config import Hidden
 from vfl_node.training.hidden.inputs import digest_of
 from vfl_node.training.shares.metric_noise import MetricNoise
+from vfl_node.training.shares.pair import MetPair
 from vfl_node.transport.generated.vfl.v1.shares_pb2 import MaskedShares
 
 pytestmark = compiled
@@ -135,13 +136,58 @@ def test_killed_before_any_of_its_messages(world: Any, attempt: Any, victim: str
     assert resumed_from == {None, "epoch-000001", "epoch-000002"}
 
 
-def test_what_has_no_place_in_memory_lies_on_the_disk(world: Any, attempt: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def dies_prepared(over: Any, attempt: Any, train: dict[str, Any]) -> Any:
+    """An attempt that ends when all is made ahead that has room."""
+    make = MetPair.make_ahead
+
+    async def dies(self: MetPair) -> None:
+        await make(self)
+        raise KilledError
+
+    first = attempt(train)
+    with mock.patch.object(MetPair, "make_ahead", dies):
+        assert all(isinstance(result, KilledError) for result in first.raw(over))
+    return first
+
+
+@pytest.mark.parametrize("lost", ["nothing", "the last of lab", "all of lab"])
+def test_what_both_have_made_ahead_is_not_made_again(world: Any, attempt: Any, lost: str) -> None:
     over, train = world(people=60), {**PARTIES, "epochs": 3, "batch_size": 16}
-    whole = attempt(train)(over)
-    monkeypatch.setattr(stock, "MEMORY_BYTES", 0)
-    on_disk = attempt(train)
-    assert_same(on_disk(over), whole)
-    assert list((on_disk.state.folder_of("clinic") / "ahead").iterdir()) == []  # all of it was taken
+    whole, first = attempt(train)(over), dies_prepared(over, attempt, train)
+    files = sorted((first.state.folder_of("lab") / "ahead").iterdir(), key=lambda path: path.stat().st_mtime_ns)
+    assert len(files) == 4  # of each epoch, and of measuring
+    for path in {"nothing": [], "the last of lab": files[-1:], "all of lab": files}[lost]:
+        path.unlink()
+    second = first.again(over)
+    results = second(over)
+    assert_same(results, whole)
+    for before, after in zip(whole, results, strict=True):
+        whole_of, of = before.section.phases, after.section.phases
+        if lost == "all of lab":
+            assert {name: figures.bytes for name, figures in of.items()} == {
+                name: figures.bytes for name, figures in whole_of.items()
+            }
+        elif lost == "nothing":
+            assert of["offline"].bytes == 0 < of["setup"].bytes < whole_of["setup"].bytes
+        else:
+            assert 0 < of["offline"].bytes < whole_of["offline"].bytes
+            assert of["setup"].bytes == whole_of["setup"].bytes  # columns are needed again
+        assert of["online"].bytes == whole_of["online"].bytes
+    assert len(list((second.state.folder_of("lab") / "ahead").iterdir())) == 1  # of measuring, which may be done again
+
+
+def test_what_is_made_ahead_of_other_columns_is_not_used(world: Any, attempt: Any) -> None:
+    over, train = world(people=60), {**PARTIES, "epochs": 2, "batch_size": 16}
+    first = dies_prepared(over, attempt, train)
+    first.state.pins.clear()  # which would refuse other columns before
+    changed = over.changed("lab")
+    results = first.again(changed)(changed)
+    assert_same(results, attempt(train)(changed))
+    assert results[0].section.phases["offline"].bytes > 0
+
+
+def test_what_was_made_ahead_has_a_checksum(world: Any, attempt: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    over, train = world(people=60), {**PARTIES, "epochs": 3, "batch_size": 16}
     read, damaged = stock.read_checked, []
 
     def damage(path: Any, **how: Any) -> bytes:

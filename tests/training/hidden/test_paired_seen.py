@@ -32,7 +32,7 @@ from vfl_node.crypto.lattice.parameters import SLOT_PRIME
 from vfl_node.crypto.lattice.ring import LINEAR
 from vfl_node.crypto.lattice.tiles import tiles_of
 from vfl_node.crypto.shares.paired.kit import OwnBits
-from vfl_node.crypto.shares.paired.tools import PairTools, swap_columns
+from vfl_node.crypto.shares.paired.tools import PairTools, describe_columns, swap_columns
 from vfl_node.crypto.shares.ring import FRACTION, WEIGHT_FRACTION, encode
 from vfl_node.crypto.shares.sines import PERIOD_BITS
 from vfl_node.training.hidden.computation import Held, HiddenPlan, Own, WeightShares, compute
@@ -213,9 +213,10 @@ def train(world: World, seed: int, loss: str = "exact", epochs: int = 2, removed
     starts = [drawn, [of - part for of, part in zip(whole, drawn, strict=True)]]
 
     async def setup(machine: Any, tools: Any) -> Any:
-        return await swap_columns(
-            machine, tools, brought[machine.place].columns, len(layout), plan.form.widths, layout.tile_rows, FRACTION
-        )
+        shapes = len(layout), plan.form.widths, layout.tile_rows, FRACTION
+        columns = describe_columns(machine.place, brought[machine.place].columns, *shapes)
+        await swap_columns(machine, tools, columns)
+        return columns
 
     async def program(machine: Any, kit: Any, columns: Any) -> Any:
         place = machine.place

@@ -163,6 +163,12 @@ class Hidden(SharesConfig):
 
     @property
     @override
+    def prepares(self) -> bool:
+        """Without a coordinator."""
+        return not self.coordinated
+
+    @property
+    @override
     def far_score(self) -> int:
         """Beyond which scores are counted, about; without a coordinator from ±16 on."""
         return super().far_score if self.coordinated else 16

@@ -18,10 +18,11 @@ from vfl_node.crypto.lattice.flooding import LIMIT, log2_distance, slot_terms
 from vfl_node.crypto.lattice.parameters import LINEAR, MONOMIALS, SLOTS, N
 from vfl_node.crypto.lattice.sizes import Tiles
 from vfl_node.crypto.shares.machine import Cost, ShareMachine
+from vfl_node.crypto.shares.operation import DEALER
 from vfl_node.crypto.shares.paired.blocks import LARGEST_BLOCK, block_rows
 from vfl_node.crypto.shares.paired.kit import OwnBits, PairKit
 from vfl_node.crypto.shares.paired.machine import PairCounter, count_program
-from vfl_node.crypto.shares.paired.tools import BlockMatrix, blocks_together, swap_columns, swap_keys
+from vfl_node.crypto.shares.paired.tools import BlockMatrix, blocks_together, describe_columns, swap_columns, swap_keys
 from vfl_node.crypto.shares.ring import FRACTION
 from vfl_node.errors import UsageError
 from vfl_node.training.hidden.brought import HiddenPlan, WeightShares
@@ -189,7 +190,7 @@ def _count_setup(widths: tuple[int, ...], size: int, blocks: int) -> PhaseCost:
         async def setup() -> None:
             await swap_keys(counter, None)
             if blocks:
-                await swap_columns(counter, None, None, blocks * size, widths, size, FRACTION)
+                await swap_columns(counter, None, describe_columns(DEALER, None, blocks * size, widths, size, FRACTION))
 
         _finish(setup())
         return PhaseCost.from_cost(counter.cost)

@@ -183,10 +183,7 @@ class _Training:
             tested=len(plan.testing),
         )
         async with meet_pair(self._session, said.context, plan.schedule.derive("shares of zero")) as met:
-            progress = self._session.progress
-            progress.emit(PhaseBegan("encrypt", len(layout) // layout.tile_rows, "blocks of columns"))
-            shapes = len(layout), plan.form.widths, layout.tile_rows
-            columns = await met.swap_columns(own.columns, *shapes, lambda: progress.emit(Advanced(1)))
+            columns = met.describe_columns(own.columns, len(layout), plan.form.widths, layout.tile_rows)
             bits = OwnBits(own.bits, len(layout), self._owns_all)
             nobodys = OwnBits(None, len(layout), self._owns_all)
             unknown = Held([replace(matrix, part=None) for matrix in columns], nobodys, nobodys)
@@ -194,10 +191,20 @@ class _Training:
             async def program(machine: ShareMachine) -> None:
                 await compute(machine, plan, None, None, first, _ignore_epoch, PairKit(), unknown)
 
+            async def finish_epoch(epoch: int, now: WeightShares) -> None:
+                await self._finish_epoch(epoch, now)
+                met.forget_used()
+
+            party, held, progress = met.party(program), Held(columns, bits, bits), self._session.progress
+            if not await met.recall_ahead():
+                progress.emit(PhaseBegan("encrypt", len(layout) // layout.tile_rows, "blocks of columns"))
+                await met.swap_columns(columns, lambda: progress.emit(Advanced(1)))
             self._steps.begin(met.log, plan.epochs, traffic)
-            party, held = met.party(program), Held(columns, bits, bits)
             async with met.online.timed():
-                outcome = await compute(party, plan, own, parts, first, self._finish_epoch, met.kit, held)
+                await met.make_ahead()
+                if not first:
+                    self._session.policy.check_hours()
+                outcome = await compute(party, plan, own, parts, first, finish_epoch, met.kit, held)
         return outcome, HiddenSection(
             rounds=met.online.rounds, bytes=met.online.sent, phases=met.describe(), most_ahead=met.most_ahead
         )

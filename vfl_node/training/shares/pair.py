@@ -6,7 +6,8 @@
     offline   what the next sections need                                ahead of need, within a bound
     online    the computation
 
-All three are one conversation. What was opened in an earlier attempt must come again as it was.
+All three are one conversation. What was opened in an earlier attempt must come again as it was. What both parties have kept of
+an earlier attempt is not made again; if nothing else is needed, columns are not sent again either.
 """
 
 from __future__ import annotations
@@ -22,12 +23,13 @@ from vfl_node.crypto.shares.operation import Opening
 from vfl_node.crypto.shares.paired.kit import PairKit
 from vfl_node.crypto.shares.paired.machine import PairParty, Program, look_ahead
 from vfl_node.crypto.shares.paired.stock import MadeAhead
-from vfl_node.crypto.shares.paired.tools import BlockMatrix, PairTools, swap_columns, swap_keys
+from vfl_node.crypto.shares.paired.tools import BlockMatrix, PairTools, describe_columns, swap_columns, swap_keys
 from vfl_node.crypto.shares.ring import FRACTION, Ring
 from vfl_node.session.openings import OpeningLog
 from vfl_node.session.session import Session
 from vfl_node.session.share_wire import PairWire
 from vfl_node.training.shares.phases import PHASES, PhaseFigures
+from vfl_node.transport.generated.vfl.v1.shares_pb2 import KeptAhead
 
 ROOM_BYTES = 1 << 30
 """What is made ahead takes no more of the disk, about."""
@@ -89,20 +91,22 @@ class MetPair:
     offline: PhaseWire
     online: PhaseWire
     _new_machine: Callable[[Wire, str], PairParty]
-    _stock: MadeAhead | None = field(default=None)
+    _stock: MadeAhead = field(init=False)
 
     def change_context(self, context: bytes) -> MetPair:
         """The same keys, for values that are made of other things."""
-        return replace(self, context=context.hex(), _stock=None)
+        return replace(self, context=context.hex())
 
-    async def swap_columns(
-        self, own: Ring, rows: int, widths: Sequence[int], tile_rows: int, after: Callable[[], None] = lambda: None
-    ) -> list[BlockMatrix]:
+    def describe_columns(self, own: Ring, rows: int, widths: Sequence[int], tile_rows: int) -> list[BlockMatrix]:
+        """As :func:`~vfl_node.crypto.shares.paired.tools.describe_columns`."""
+        return describe_columns(self.session.job.parties.data.index(self.session.name), own, rows, widths, tile_rows, FRACTION)
+
+    async def swap_columns(self, columns: Sequence[BlockMatrix], after: Callable[[], None] = lambda: None) -> None:
         """Each party's columns, for the other one as ciphertexts; ``after`` each block. Raises ProtocolError (``E_COUNT``)."""
         machine = self._new_machine(self.setup, self.context)
         machine.begin("columns")
         async with self.setup.timed():
-            return await swap_columns(machine, self.tools, own, rows, widths, tile_rows, FRACTION, after)
+            await swap_columns(machine, self.tools, columns, after)
 
     def party(self, program: Program) -> PairParty:
         """The machine for a program, which says itself what is to be made ahead."""
@@ -112,6 +116,24 @@ class MetPair:
         party = self._new_machine(self.online, self.context)
         party.stock = self._stock
         return party
+
+    async def recall_ahead(self) -> bool:
+        """Go on with what both have kept of an earlier attempt; whether the program needs nothing else."""
+        (channel,) = self.session.data_peers.values()
+
+        async def settle(found: int) -> int:
+            await channel.send(KeptAhead(groups=found))
+            return (await channel.receive(KeptAhead)).groups
+
+        return await self._stock.recall(settle)
+
+    async def make_ahead(self) -> None:
+        """What the program needs, as much as has room."""
+        await self._stock.fill()
+
+    def forget_used(self) -> None:
+        """Remove what was made ahead and used: no later attempt needs it."""
+        self._stock.forget_used()
 
     def describe(self) -> dict[str, PhaseFigures]:
         """Phase → what it took; what is made ahead while the computation goes on is no part of it."""
@@ -123,8 +145,8 @@ class MetPair:
 
     @property
     def most_ahead(self) -> int:
-        """The most bytes that were made ahead and not used yet."""
-        return self._stock.most if self._stock else 0
+        """The most bytes that were kept on the disk."""
+        return self._stock.most
 
 
 @asynccontextmanager

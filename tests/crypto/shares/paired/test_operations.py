@@ -14,7 +14,7 @@ from vfl_node.crypto.shares.kits import Curved
 from vfl_node.crypto.shares.paired import counts as counts_module
 from vfl_node.crypto.shares.paired.clamps import UNIT, clamp
 from vfl_node.crypto.shares.paired.operations import choose
-from vfl_node.crypto.shares.paired.tools import swap_columns
+from vfl_node.crypto.shares.paired.tools import describe_columns, swap_columns
 from vfl_node.crypto.shares.ring import encode
 from vfl_node.crypto.shares.sines import SIGMOID
 from vfl_node.crypto.shares.values import Shared
@@ -72,7 +72,9 @@ def test_products_with_columns(outputs: int) -> None:
 
     async def setup(machine: Any, tools: Any) -> Any:
         own = None if machine.place < 0 else matrices[machine.place].view(np.uint64)
-        return await swap_columns(machine, tools, own, rows, widths, tile, 0)
+        columns = describe_columns(machine.place, own, rows, widths, tile, 0)
+        await swap_columns(machine, tools, columns)
+        return columns
 
     async def program(machine: Any, kit: Any, columns: Any) -> Any:
         machine.begin("one")

@@ -1,7 +1,8 @@
-"""What two parties have made ahead, section by section, in memory or on the disk.
+"""What two parties have made ahead, group by group of sections, on the disk.
 
-Both parties make the same sections in the same order, and each as much as has room. What is read back from the disk has a
-checksum. A section is taken once; after a restart it is made again, with the same bytes.
+Both parties make the same groups in the same order, as many as have room. A group stays on the disk until its user stores that
+it needs it no more, or another group needs the room. So an attempt after a restart goes on with what both parties have. What is
+made again has the same bytes. What is read back has a checksum.
 
 Source: ours.
 """
@@ -9,8 +10,10 @@ Source: ours.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -22,23 +25,23 @@ from vfl_node.crypto.shares.paired.tools import PairTools
 from vfl_node.process import failpoints
 from vfl_node.process.files import read_checked, write_checked
 
-MEMORY_BYTES = 64 << 20
-"""So much is kept in memory; the rest goes to the disk."""
+Group = Sequence[Needed]
+"""Sections that are made together."""
 
 
 class MadeAhead:
-    """As :class:`~vfl_node.crypto.shares.paired.machine.Stock`.
+    """As :class:`~vfl_node.crypto.shares.paired.machine.Stock`, of sections that are taken in their order.
 
     Args:
         machine: this party's, whose openings are those of what is made ahead.
         tools: this party's.
         needed: sections and what they need, in their order.
-        room: bytes that are made ahead at most; one group of sections always is.
-        folder: for what has no place in memory. What lies there of an earlier attempt is removed.
+        room: bytes on the disk at most; one group always has room.
+        folder: of these files alone.
         working: entered while something is made.
 
     Attributes:
-        most: the most bytes that were kept.
+        most: the most bytes that were on the disk.
     """
 
     def __init__(
@@ -52,66 +55,93 @@ class MadeAhead:
     ) -> None:
         self._machine, self._tools, self._room, self._folder = machine, tools, room, folder
         self._working = working
-        self._groups = group_sections(needed)
-        self._next = next(self._groups, None)
-        self._sizes: dict[str, int] = {}
-        self._kept: dict[str, Mapping[int, Material]] = {}
-        self.most = self._held = self._in_memory = 0
+        self._groups: Iterator[Group] = group_sections(needed)
+        self._next: Group | None = next(self._groups, None)
+        self._made: deque[Group] = deque()
+        self._used: list[Group] = []
+        self._at_hand: dict[str, Mapping[int, Material]] = {}
+        self.most = self._held = 0
         folder.mkdir(parents=True, exist_ok=True)
-        for left in folder.iterdir():
-            left.unlink()
+
+    async def recall(self, settle: Callable[[int], Awaitable[int]]) -> bool:
+        """Before anything is made, go on with what both parties have from an earlier attempt; all else there is removed.
+
+        Args:
+            settle: how many groups the other party has, for how many this one has.
+
+        Returns:
+            Whether that is all that is needed.
+        """
+        found: list[Group] = []
+        while self._next is not None and self._path(self._next).exists():
+            found.append(self._next)
+            self._next = next(self._groups, None)
+        both = min(len(found), await settle(len(found)))
+        self._groups = chain(found[both:], [] if self._next is None else [self._next], self._groups)
+        self._next = next(self._groups, None)
+        for group in found[:both]:
+            self._add(group)
+        kept = set(map(self._path, self._made))
+        for file in self._folder.iterdir():
+            if file not in kept:
+                file.unlink()
+        return self._next is None
+
+    async def fill(self) -> None:
+        """Make as many of the next groups as have room; one if nothing else is left."""
+        async with self._working():
+            while self._next is not None and (not self._made or self._held + _size(self._next) <= self._room):
+                made = await make_ahead(self._machine, self._tools, self._next)
+                write_checked(self._path(self._next), _pack(made))
+                self._add(self._next)
+                self._next = next(self._groups, None)
+                failpoints.reach("made-ahead")
 
     async def take(self, section: str) -> Mapping[int, Material]:
         """What a section needs. Raises StateError: what was kept on the disk is damaged (``E_STATE_CORRUPT``)."""
-        if section not in self._sizes:
-            async with self._working():
-                await self._make()
-        size = self._sizes.pop(section)
-        self._held -= size
-        if section in self._kept:
-            self._in_memory -= size
-            return self._kept.pop(section)
-        path = self._path(section)
-        data = read_checked(path, hint="submit the job again as a new one")
-        path.unlink()
-        return _unpack(data)
+        if section not in self._at_hand:
+            if not self._made:
+                self.forget_used()
+                await self.fill()
+            group = self._made.popleft()
+            self._used.append(group)
+            self._at_hand = _unpack(read_checked(self._path(group), hint="submit the job again as a new one"))
+        return self._at_hand.pop(section)
 
-    async def _make(self) -> None:
-        """The next groups of sections, as many as have room."""
-        first = True
-        while self._next is not None:
-            sizes = {section: sum(each.kept_bytes for each in needed.values()) for section, needed in self._next}
-            if not first and self._held + sum(sizes.values()) > self._room:
-                return
-            first = False
-            made = await make_ahead(self._machine, self._tools, self._next)
-            for section, size in sizes.items():
-                self._keep(section, size, made[section])
-            self._next = next(self._groups, None)
-            failpoints.reach("made-ahead")
+    def forget_used(self) -> None:
+        """Remove what was taken: no later attempt needs it, or each makes it again."""
+        for group in self._used:
+            self._path(group).unlink(missing_ok=True)
+            self._held -= _size(group)
+        self._used = []
 
-    def _keep(self, section: str, size: int, made: Mapping[int, Material]) -> None:
-        self._sizes[section] = size
-        self._held += size
+    def _add(self, group: Group) -> None:
+        self._made.append(group)
+        self._held += _size(group)
         self.most = max(self.most, self._held)
-        if self._in_memory + size <= MEMORY_BYTES:
-            self._kept[section] = made
-            self._in_memory += size
-        else:
-            write_checked(self._path(section), _pack(made))
 
-    def _path(self, section: str) -> Path:
-        return self._folder / hashlib.sha256(section.encode()).hexdigest()[:32]
+    def _path(self, group: Group) -> Path:
+        """Under another context a file has another name."""
+        return self._folder / hashlib.sha256(f"{self._machine.context} {group[0][0]}".encode()).hexdigest()[:32]
 
 
-def _pack(made: Mapping[int, Material]) -> bytes:
-    named = {f"{number} {name}": values for number, each in made.items() for name, values in each.items()}
-    return safetensors.numpy.save({key: np.ascontiguousarray(values) for key, values in named.items()})  # it takes no others
+def _size(group: Group) -> int:
+    return sum(each.kept_bytes for _, needed in group for each in needed.values())
 
 
-def _unpack(data: bytes) -> dict[int, Material]:
-    made: dict[int, dict[str, object]] = {}
+def _pack(made: Mapping[str, Mapping[int, Material]]) -> bytes:
+    named = {
+        f"{section}\n{number}\n{name}": np.ascontiguousarray(values)  # it takes no others
+        for section, numbered in made.items()
+        for number, each in numbered.items()
+        for name, values in each.items()
+    }
+    return safetensors.numpy.save(named)
+
+
+def _unpack(data: bytes) -> dict[str, Mapping[int, Material]]:
+    made: dict[str, dict[int, dict[str, object]]] = {}
     for key, values in safetensors.numpy.load(data).items():
-        number, name = key.split(" ", 1)
-        made.setdefault(int(number), {})[name] = values
+        section, number, name = key.split("\n")
+        made.setdefault(section, {}).setdefault(int(number), {})[name] = values
     return made  # type: ignore[return-value]

@@ -202,41 +202,50 @@ async def swap_keys(machine: ShareMachine, secret: Randomness | None) -> PairToo
     return PairTools(RandomReceiver(pairs), RandomSender(chosen), key, theirs, keys["slots"], keys["counts"])
 
 
-async def swap_columns(
-    machine: ShareMachine,
-    tools: PairTools | None,
-    own: Ring | None,
-    rows: int,
-    widths: Sequence[int],
-    tile_rows: int,
-    fraction: int,
-    after: Callable[[], None] = lambda: None,
+def describe_columns(
+    place: int, own: Ring | None, rows: int, widths: Sequence[int], tile_rows: int, fraction: int
 ) -> list[BlockMatrix]:
+    """The columns of both parties, of which a party knows its own.
+
+    Args:
+        place: of the party; :data:`~vfl_node.crypto.shares.operation.DEALER` where nobody computes.
+        own: uint64[rows, d] of this party; None where nobody computes.
+        rows: a multiple of ``tile_rows``.
+        widths: columns of both parties.
+        tile_rows: rows of a block.
+        fraction: fractional bits.
+    """
+    blocks = tuple(range(rows // tile_rows))
+    return [
+        BlockMatrix(owner, own if owner == place else None, fraction, Tiles(rows, width, tile_rows), blocks)
+        for owner, width in enumerate(widths)
+    ]
+
+
+async def swap_columns(
+    machine: ShareMachine, tools: PairTools | None, columns: Sequence[BlockMatrix], after: Callable[[], None] = lambda: None
+) -> None:
     """Each party's columns, for the other one as ciphertexts. A round for each few blocks of rows.
 
     Args:
         machine: of a party, or of who counts.
         tools: of the party, which get the other's columns; None where nobody computes.
-        own: uint64[rows, d] of this party; None likewise.
-        rows: a multiple of ``tile_rows``.
-        widths: columns of both parties.
-        tile_rows: rows of a block.
-        fraction: fractional bits.
+        columns: of both parties, as :func:`describe_columns` gives them.
         after: called after each block.
 
     Raises:
         ProtocolError: what the other party sent are no ciphertexts (``E_COUNT``).
     """
-    count, place = rows // tile_rows, machine.place
-    tiles = [Tiles(rows, width, tile_rows) for width in widths]
+    place, tiles, count = machine.place, [matrix.tiles for matrix in columns], len(columns[0].blocks)
     received: list[EncryptedBlock] = []
     size = sizes.block_bytes(tiles[1 - place]) if tools else 0
     store = np.empty((count, size), np.uint8)  # in one piece, which goes back to the system as one
 
     def encrypt(block: int, randomness: Randomness) -> bytes:
         assert tools is not None
+        own, rows = columns[place].part, tiles[place].tile_rows
         assert own is not None
-        return encrypt_block(tools.key, tiles[place], own[block * tile_rows : (block + 1) * tile_rows], randomness)
+        return encrypt_block(tools.key, tiles[place], own[block * rows : (block + 1) * rows], randomness)
 
     together = blocks_together(tiles)
     for first in range(0, count, together):
@@ -257,10 +266,6 @@ async def swap_columns(
             after()
     if tools is not None:
         tools.blocks[1 - place] = received
-    return [
-        BlockMatrix(owner, own if owner == place else None, fraction, each, tuple(range(count)))
-        for owner, each in enumerate(tiles)
-    ]
 
 
 def blocks_together(tiles: Sequence[Tiles]) -> int:

@@ -120,14 +120,17 @@ class PairedAnswers:
         pair, count = self._pair.change_context(bytes.fromhex(answers.masks_of(terms))), len(columns)
         rows = fill(count, size := tile_rows(count, max(self._form.widths)))
         whole = np.concatenate([columns, np.zeros((rows - count, columns.shape[1]), np.uint64)])
-        held = await pair.swap_columns(whole, rows, self._form.widths, size)
+        held = pair.describe_columns(whole, rows, self._form.widths, size)
+        await pair.swap_columns(held)
         unknown = [replace(matrix, part=None) for matrix in held]
         nothing = [np.zeros(shape, np.uint64) for shape in self._form.shapes]
 
         async def program(machine: ShareMachine) -> None:
             await answers.answer(machine, self._form, nothing, count, unknown, None, to, PairKit())
 
-        return await answers.answer(pair.party(program), self._form, shares, count, held, offset, to, pair.kit)
+        answered = await answers.answer(pair.party(program), self._form, shares, count, held, offset, to, pair.kit)
+        pair.forget_used()
+        return answered
 
 
 class AnswerExchange:

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x13vfl/v1/shares.proto\x12\x06vfl.v1\"\x1e\n\x0cMaskedShares\x12\x0e\n\x06values\x18\x01 \x01(\x0c\"\x1b\n\x0bSectionSeed\x12\x0c\n\x04seed\x18\x01 \x01(\x0c\",\n\x0bShareInputs\x12\r\n\x05width\x18\x01 \x01(\r\x12\x0e\n\x06\x64igest\x18\x02 \x01(\x0c\"e\n\x0cShareContext\x12\x0e\n\x06widths\x18\x01 \x03(\r\x12\x0f\n\x07\x63ontext\x18\x02 \x01(\x0c\x12\x0f\n\x07\x64ivisor\x18\x03 \x01(\x01\x12\x12\n\nbatch_rows\x18\x04 \x01(\r\x12\x0f\n\x07\x64igests\x18\x05 \x03(\x0c\"\xa3\x01\n\x0c\x44\x65\x61lingTerms\x12\x0c\n\x04rows\x18\x01 \x01(\x04\x12\x0e\n\x06widths\x18\x02 \x03(\r\x12\x0f\n\x07\x63ontext\x18\x03 \x01(\x0c\x12\x10\n\x08schedule\x18\x04 \x01(\x0c\x12\x12\n\nbatch_rows\x18\x05 \x01(\r\x12\x0f\n\x07\x64ivisor\x18\x06 \x01(\x01\x12\r\n\x05\x65poch\x18\x07 \x01(\r\x12\x0f\n\x07program\x18\x08 \x01(\x0c\x12\r\n\x05split\x18\t \x01(\x0c\"\"\n\x10\x43olumnStatistics\x12\x0e\n\x06values\x18\x01 \x03(\x01\"\x1a\n\nDealerSeed\x12\x0c\n\x04seed\x18\x01 \x01(\x0c\"+\n\x0b\x43orrections\x12\x0e\n\x06values\x18\x01 \x01(\x0c\x12\x0c\n\x04last\x18\x02 \x01(\x08\" \n\x0f\x43orrectionsUsed\x12\r\n\x05\x63ount\x18\x01 \x01(\x04\"\'\n\x10ShareCommitments\x12\x13\n\x0b\x63ommitments\x18\x01 \x03(\x0c\"-\n\x0c\x41nswerInputs\x12\x0e\n\x06\x64igest\x18\x01 \x01(\x0c\x12\r\n\x05marks\x18\x02 \x01(\x0c\"/\n\rAnswerContext\x12\x0f\n\x07\x64igests\x18\x01 \x03(\x0c\x12\r\n\x05marks\x18\x02 \x01(\x0c\"<\n\x0b\x41nswerTerms\x12\x0c\n\x04rows\x18\x01 \x01(\r\x12\x0e\n\x06widths\x18\x02 \x03(\r\x12\x0f\n\x07\x63ontext\x18\x03 \x01(\x0c\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x13vfl/v1/shares.proto\x12\x06vfl.v1\"\x1e\n\x0cMaskedShares\x12\x0e\n\x06values\x18\x01 \x01(\x0c\"\x1b\n\x0bSectionSeed\x12\x0c\n\x04seed\x18\x01 \x01(\x0c\",\n\x0bShareInputs\x12\r\n\x05width\x18\x01 \x01(\r\x12\x0e\n\x06\x64igest\x18\x02 \x01(\x0c\"e\n\x0cShareContext\x12\x0e\n\x06widths\x18\x01 \x03(\r\x12\x0f\n\x07\x63ontext\x18\x02 \x01(\x0c\x12\x0f\n\x07\x64ivisor\x18\x03 \x01(\x01\x12\x12\n\nbatch_rows\x18\x04 \x01(\r\x12\x0f\n\x07\x64igests\x18\x05 \x03(\x0c\"\xa3\x01\n\x0c\x44\x65\x61lingTerms\x12\x0c\n\x04rows\x18\x01 \x01(\x04\x12\x0e\n\x06widths\x18\x02 \x03(\r\x12\x0f\n\x07\x63ontext\x18\x03 \x01(\x0c\x12\x10\n\x08schedule\x18\x04 \x01(\x0c\x12\x12\n\nbatch_rows\x18\x05 \x01(\r\x12\x0f\n\x07\x64ivisor\x18\x06 \x01(\x01\x12\r\n\x05\x65poch\x18\x07 \x01(\r\x12\x0f\n\x07program\x18\x08 \x01(\x0c\x12\r\n\x05split\x18\t \x01(\x0c\"\"\n\x10\x43olumnStatistics\x12\x0e\n\x06values\x18\x01 \x03(\x01\"\x1b\n\tKeptAhead\x12\x0e\n\x06groups\x18\x01 \x01(\x04\"\x1a\n\nDealerSeed\x12\x0c\n\x04seed\x18\x01 \x01(\x0c\"+\n\x0b\x43orrections\x12\x0e\n\x06values\x18\x01 \x01(\x0c\x12\x0c\n\x04last\x18\x02 \x01(\x08\" \n\x0f\x43orrectionsUsed\x12\r\n\x05\x63ount\x18\x01 \x01(\x04\"\'\n\x10ShareCommitments\x12\x13\n\x0b\x63ommitments\x18\x01 \x03(\x0c\"-\n\x0c\x41nswerInputs\x12\x0e\n\x06\x64igest\x18\x01 \x01(\x0c\x12\r\n\x05marks\x18\x02 \x01(\x0c\"/\n\rAnswerContext\x12\x0f\n\x07\x64igests\x18\x01 \x03(\x0c\x12\r\n\x05marks\x18\x02 \x01(\x0c\"<\n\x0b\x41nswerTerms\x12\x0c\n\x04rows\x18\x01 \x01(\r\x12\x0e\n\x06widths\x18\x02 \x03(\r\x12\x0f\n\x07\x63ontext\x18\x03 \x01(\x0c\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -43,18 +43,20 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_DEALINGTERMS']._serialized_end=405
   _globals['_COLUMNSTATISTICS']._serialized_start=407
   _globals['_COLUMNSTATISTICS']._serialized_end=441
-  _globals['_DEALERSEED']._serialized_start=443
-  _globals['_DEALERSEED']._serialized_end=469
-  _globals['_CORRECTIONS']._serialized_start=471
-  _globals['_CORRECTIONS']._serialized_end=514
-  _globals['_CORRECTIONSUSED']._serialized_start=516
-  _globals['_CORRECTIONSUSED']._serialized_end=548
-  _globals['_SHARECOMMITMENTS']._serialized_start=550
-  _globals['_SHARECOMMITMENTS']._serialized_end=589
-  _globals['_ANSWERINPUTS']._serialized_start=591
-  _globals['_ANSWERINPUTS']._serialized_end=636
-  _globals['_ANSWERCONTEXT']._serialized_start=638
-  _globals['_ANSWERCONTEXT']._serialized_end=685
-  _globals['_ANSWERTERMS']._serialized_start=687
-  _globals['_ANSWERTERMS']._serialized_end=747
+  _globals['_KEPTAHEAD']._serialized_start=443
+  _globals['_KEPTAHEAD']._serialized_end=470
+  _globals['_DEALERSEED']._serialized_start=472
+  _globals['_DEALERSEED']._serialized_end=498
+  _globals['_CORRECTIONS']._serialized_start=500
+  _globals['_CORRECTIONS']._serialized_end=543
+  _globals['_CORRECTIONSUSED']._serialized_start=545
+  _globals['_CORRECTIONSUSED']._serialized_end=577
+  _globals['_SHARECOMMITMENTS']._serialized_start=579
+  _globals['_SHARECOMMITMENTS']._serialized_end=618
+  _globals['_ANSWERINPUTS']._serialized_start=620
+  _globals['_ANSWERINPUTS']._serialized_end=665
+  _globals['_ANSWERCONTEXT']._serialized_start=667
+  _globals['_ANSWERCONTEXT']._serialized_end=714
+  _globals['_ANSWERTERMS']._serialized_start=716
+  _globals['_ANSWERTERMS']._serialized_end=776
 # @@protoc_insertion_point(module_scope)

@@ -68,6 +68,12 @@ class ColumnStatistics(_message.Message):
     values: _containers.RepeatedScalarFieldContainer[float]
     def __init__(self, values: _Optional[_Iterable[float]] = ...) -> None: ...
 
+class KeptAhead(_message.Message):
+    __slots__ = ("groups",)
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
+    groups: int
+    def __init__(self, groups: _Optional[int] = ...) -> None: ...
+
 class DealerSeed(_message.Message):
     __slots__ = ("seed",)
     SEED_FIELD_NUMBER: _ClassVar[int]
