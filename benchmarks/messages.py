@@ -95,6 +95,7 @@ KINDS = {
     + "\ntrain: {algorithm: candidates, bottom: [4], active_bottom: [4], top: [4], merge_hidden: [4], epochs: 1}\n"
     + "evaluate: {share_with_passive: true, validation_fraction: 0.2}",
     "hidden": HIDDEN.replace("epochs: 1", "epochs: 1, dealer_audit: 0.05"),
+    "hidden, no coordinator": HIDDEN.replace("epochs: 1", "epochs: 1, randomness: parties"),
     f"hidden, {SEVERAL}": HIDDEN,
     "trees": TREES,
     f"trees, {SEVERAL}": TREES,
@@ -321,7 +322,8 @@ def _record_pairing(folder: Path) -> Seen:
 def _simulated(text: str, tables: Mapping[str, Path], out: Path) -> Seen:
     hub = (
         ", coordinator: hub"
-        if any(word in text for word in ("coordinator", "linkage", "hidden,", "trees,", "statistics"))
+        if "randomness: parties" not in text
+        and any(word in text for word in ("coordinator", "linkage", "hidden,", "trees,", "statistics"))
         else ""
     )
     passive = ", ".join(name for name in tables if ROLES[name] == "passive")

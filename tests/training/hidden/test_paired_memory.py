@@ -32,7 +32,7 @@ def test_memory_is_at_most_what_was_estimated(world: Any, attempt: Any, train: d
     plan, messages = of.plan(over), sum(entry.message.ByteSize() for entry in of.transcript)
     estimate = memory.party_bytes(Hidden.section_of(of.job(over)), len(over), plan.form.widths, plan.batch_rows)
     assert (peak - messages) / 2 < estimate
-    assert estimate - memory.MADE_AHEAD < 3 * (peak - messages) / 2  # and not several times as much but for a constant
+    assert estimate - memory.PAIR_BYTES < 3 * (peak - messages) / 2  # and not several times as much but for a constant
 
 
 def test_blocks_follow_rows_and_columns() -> None:

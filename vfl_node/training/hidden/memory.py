@@ -43,11 +43,11 @@ ROWS_AT_ONCE = 1 << 16
 OWN_COPIES = 4
 """Without a coordinator: the most copies of a party's own columns at a time."""
 
-MADE_AHEAD = 96 << 20
-"""Likewise: what is made ahead of later steps and is in memory."""
+PAIR_BYTES = 32 << 20
+"""Likewise: keys, tables of polynomials, and blocks of columns on their way."""
 
-EXACT_BYTES, TAYLOR_BYTES, MADE_COPIES = 248, 72, 3
-"""Likewise: what is made ahead for a row of a step and an output, and copies of it while it is made."""
+EXACT_BYTES, TAYLOR_BYTES, MADE_COPIES = 248, 72, 4
+"""Likewise: what is made ahead for a row of a step and an output, and copies of it while it is made and written to the disk."""
 
 TALLIED_AHEAD = 64 << 20
 """Likewise: ciphertexts of scores of an output with 256 bins, while they are counted."""
@@ -115,7 +115,7 @@ def _paired_bytes(train: Hidden, m: int, widths: Sequence[int], batch: int) -> i
     ciphertexts = matrix_bytes(Tiles(rows, max(widths), size))
     step = MADE_COPIES * fill(batch, size) * train.outputs * (TAYLOR_BYTES if train.loss == "taylor" else EXACT_BYTES)
     tally = TALLIED_AHEAD * train.outputs * train.bins // 256 if train.metrics_by == "histogram" else 0
-    return own + ciphertexts + MADE_AHEAD + step + tally
+    return own + ciphertexts + PAIR_BYTES + step + tally
 
 
 def coordinator_bytes(train: Hidden, m: int, widths: Sequence[int], batch: int) -> int:
