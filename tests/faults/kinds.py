@@ -64,6 +64,7 @@ KINDS = {
     "evaluate: {test_fraction: 0}\n",
     "hidden": f"parties: {THREE}\n{HIDDEN}}}\n",
     "hidden, audited": f"parties: {THREE}\n{HIDDEN.replace('epochs: 2', 'epochs: 3, dealer_audit: 0.5')}}}\n",
+    "hidden, no coordinator": f"parties: {TWO}\n{HIDDEN}, randomness: parties}}\n",
     "hidden, several": f"parties: {FOUR}\n{HIDDEN}}}\n",
     "trees": f"parties: {THREE}\n{TREES}",
     "trees, several": f"parties: {FOUR}\n{TREES}",
@@ -76,6 +77,11 @@ SERVES = {
     "service of the passive party": (f"parties: {TWO}\n{SPLIT}serve: {{to: passive}}\n", "lab", False),
     "service, several": (f"parties: {SEVERAL}\n{SPLIT}serve: {{to: active}}\n", "clinic", False),
     "service, hidden": (f"parties: {THREE}\n{HIDDEN.replace('psu', 'psi')}}}\nserve: {{to: active}}\n", "clinic", False),
+    "service, no coordinator": (
+        f"parties: {TWO}\n{HIDDEN.replace('psu', 'psi')}, randomness: parties}}\nserve: {{to: active}}\n",
+        "clinic",
+        False,
+    ),
     "new records": (f"parties: {TWO}\n{SPLIT}serve: {{to: active}}\n", "clinic", True),
     "new records of the passive party": (f"parties: {TWO}\n{SPLIT}serve: {{to: passive}}\n", "lab", True),
 }

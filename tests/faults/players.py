@@ -50,7 +50,7 @@ Left = Mapping[str, Mapping[str, Any]]
 """Party → name of what it has for its owner → its content, but for times; nothing of a party whose part is not stored."""
 
 TIMES = ("seconds", "started", "finished")
-COSTS = ("phases", "bytes", "rounds", "decrypt", "text")
+COSTS = ("phases", "bytes", "rounds", "decrypt", "text", "most_ahead")
 """Words in the keys of what two runs of the same job differ in; and of what a run differs in that broke off and went on."""
 
 

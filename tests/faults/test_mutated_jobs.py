@@ -51,7 +51,18 @@ def test_whole_jobs_end_by_themselves(tmp_path: Path, monkeypatch: pytest.Monkey
     """Seeded; another seed each time under `make faults`, which prints it, and draws every kind."""
     mutated_jobs.quick()
     only(
-        monkeypatch, "psu", "psi", "apsi", "psi-pairs, several", "linkage", "split", "told", "hidden", "service", "new records"
+        monkeypatch,
+        "psu",
+        "psi",
+        "apsi",
+        "psi-pairs, several",
+        "linkage",
+        "split",
+        "told",
+        "hidden",
+        "hidden, no coordinator",
+        "service",
+        "new records",
     )
     found = Mutated(tmp_path, SEED).many(JOBS)
     assert sum(found.values()) == JOBS
