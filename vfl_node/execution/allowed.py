@@ -4,18 +4,13 @@ from __future__ import annotations
 
 from vfl_node.alignment.linkage.policy import check_sigma
 from vfl_node.data.named import barred_from, data_of, table_name
-from vfl_node.errors import GaveWay, UsageError
+from vfl_node.errors import UsageError
 from vfl_node.estimate.memory import check_limits
-from vfl_node.execution.folder import JobFolder
 from vfl_node.halves.graph import check_installed
 from vfl_node.job import Job
-from vfl_node.process.files import remove, write_whole
 from vfl_node.settings.limits import allows
 from vfl_node.settings.node import Settings, role_in
 from vfl_node.settings.refusals import refusal
-
-NOT_YET = "its policy lets the job begin later (time)"
-"""What a partner hears while this owner's hours are awaited."""
 
 
 def check_allowed(settings: Settings, job: Job, *, by_peer: bool = False, loading: bool = True) -> None:
@@ -89,20 +84,6 @@ def check_allowed(settings: Settings, job: Job, *, by_peer: bool = False, loadin
     check_limits(job, role, limits, models=settings.models)
     _check_table(settings, job)
     _check_known(settings, job)
-
-
-def may_prepare(settings: Settings, job: Job) -> bool:
-    """Whether a job may make ahead before this owner's hours what it needs in them."""
-    return job.train is not None and job.train.prepares and settings.limits_for(job).allow_preparation
-
-
-def check_hours(settings: Settings, job: Job, folder: JobFolder) -> None:
-    """Let a prepared training begin, or store that it waits. Raises GaveWay: this owner's hours let it begin later."""
-    if may_prepare(settings, job) and not settings.rules.is_open(job.parties.others(settings.name)):
-        write_whole(folder.prepared, b"")
-        raise GaveWay("all is made ahead, and the training waits for the hours of the policy", for_peer=NOT_YET)
-    if folder.prepared.exists():
-        remove(folder.prepared)
 
 
 def _check_coordinator(settings: Settings, job: Job, *, by_peer: bool) -> None:

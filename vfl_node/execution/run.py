@@ -31,8 +31,8 @@ from vfl_node.data.named import table_name
 from vfl_node.data.tables import Table
 from vfl_node.engines.processes import Processes
 from vfl_node.engines.threads import Threads
-from vfl_node.execution.allowed import check_hours
 from vfl_node.execution.folder import JobFolder
+from vfl_node.execution.hours import check_hours
 from vfl_node.execution.inputs import select_records
 from vfl_node.execution.reuse import copy_model, recall_records, reused_job
 from vfl_node.job import Job, JobId

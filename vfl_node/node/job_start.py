@@ -12,8 +12,9 @@ from collections.abc import Callable
 
 from vfl_node.errors import GaveWay, PeerError
 from vfl_node.estimate.budget import Budget, MemoryShort
-from vfl_node.execution.allowed import NOT_YET, check_allowed, may_prepare
+from vfl_node.execution.allowed import check_allowed
 from vfl_node.execution.folder import JobFolder
+from vfl_node.execution.hours import NOT_YET, may_prepare
 from vfl_node.execution.live import Stop
 from vfl_node.node.consents import Consents
 from vfl_node.node.others import ASK_QUEUED_S, Others
