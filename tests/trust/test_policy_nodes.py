@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import signal
+import time
 from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +16,7 @@ import yaml
 
 from tests.crypto.lattice.variants import compiled
 from tests.node.nodes import at_least
-from tests.trust.test_consent_nodes import JOB, both_done, envelopes
+from tests.trust.test_consent_nodes import JOB, both_done, envelopes, restart
 from tests.trust.test_two_nodes import OwnAuthorities
 from vfl_node.errors import UsageError, VflError
 from vfl_node.node.client import Client
@@ -131,22 +133,32 @@ def test_a_job_that_waits_for_its_hours_can_be_cancelled(nodes: OwnAuthorities) 
     assert {nodes.end(name, job_id)["state"] for name in nodes.roles} == {"cancelled"}
 
 
+def later() -> list[str]:
+    """Hours of a policy that begin in two hours."""
+    begin = datetime.now(timezone.utc) + timedelta(hours=2)
+    return [f"daily {begin:%H:%M}-{begin + timedelta(hours=1):%H:%M}"]
+
+
+def folder_of(nodes: OwnAuthorities, name: str, job_id: str) -> Path:
+    return nodes.folder / name / "state" / "jobs" / job_id
+
+
+def is_prepared(nodes: OwnAuthorities, name: str, job_id: str) -> bool:
+    mark = folder_of(nodes, name, job_id) / "early"
+    return mark.exists() and mark.read_bytes() == b"prepared"
+
+
 @compiled
 def test_all_is_made_ahead_before_the_hours_in_which_a_training_begins(nodes: OwnAuthorities) -> None:
-    begin = datetime.now(timezone.utc) + timedelta(hours=2)
-    hours = f"daily {begin:%H:%M}-{begin + timedelta(hours=1):%H:%M}"
-    closed = {"preset": "trial", "everyone": at_least(1) | {"hours": [hours], "allow_preparation": True}}
-    apply(nodes, **closed)
+    apply(nodes, preset="trial", everyone=at_least(1) | {"hours": later(), "allow_preparation": True})
     job_id = nodes.submit(PREPARED)
-    folders = [nodes.folder / name / "state" / "jobs" / job_id for name in nodes.roles]
-    waits = folders[1] / "prepared"
-    nodes.wait_until(waits.exists)
+    nodes.wait_until(lambda: is_prepared(nodes, "lab", job_id))
     nodes.kill("lab")
     nodes.start("lab")  # reads the policy that was applied
     nodes.wait_until(lambda: "the hours" in nodes.view("lab", job_id).get("note", ""))
     view = nodes.view("lab", job_id)
     assert (view["state"], view["queue"]["kind"]) == ("waiting", "hours")
-    assert all(list((folder / "ahead").iterdir()) for folder in folders)
+    assert all(list((folder_of(nodes, name, job_id) / "ahead").iterdir()) for name in nodes.roles)
     apply(nodes, preset="trial")
     both_done(nodes, job_id)
     again = nodes.submit(PREPARED)
@@ -155,7 +167,47 @@ def test_all_is_made_ahead_before_the_hours_in_which_a_training_begins(nodes: Ow
     assert prepared["offline"]["bytes"] == 0 < whole["offline"]["bytes"]
     assert prepared["setup"]["bytes"] < whole["setup"]["bytes"]
     assert prepared["online"]["bytes"] == whole["online"]["bytes"]
-    assert not waits.exists()
+
+
+@compiled
+def test_both_parties_wait_for_their_hours_without_a_place(nodes: OwnAuthorities) -> None:
+    closed = {"preset": "trial", "everyone": at_least(1) | {"hours": later(), "allow_preparation": True}}
+    for name in nodes.roles:
+        apply(nodes, nodes.client(name), **closed)
+    job_id = nodes.submit(PREPARED)
+    for name in nodes.roles:
+        nodes.wait_until(lambda name=name: is_prepared(nodes, name, job_id))
+        nodes.wait_until(lambda name=name: (nodes.view(name, job_id)["queue"] or {}).get("kind") == "hours")
+        assert nodes.view(name, job_id)["state"] == "waiting"
+        assert nodes.client(name).health()["places"]["busy"] == 0
+    apply(nodes, preset="trial", everyone=at_least(1) | {"hours": later()})  # what was begun early is held all the same
+    apply(nodes, nodes.client("clinic"), preset="trial")
+    time.sleep(2)
+    assert not any((folder_of(nodes, name, job_id) / "artefacts").exists() for name in nodes.roles)
+    assert nodes.view("lab", job_id)["queue"]["kind"] == "hours"
+    apply(nodes, preset="trial")
+    both_done(nodes, job_id)
+    apply(nodes, nodes.client("clinic"))
+
+
+@compiled
+def test_a_job_that_was_begun_early_is_held_by_a_stricter_policy(nodes: OwnAuthorities) -> None:
+    """And one that was begun in the hours goes on after them."""
+    for early in (True, False):
+        hours = {"hours": later()} if early else {}
+        apply(nodes, preset="trial", everyone=at_least(1) | hours | {"allow_preparation": True})
+        restart(nodes, "lab", "made-ahead=kill@1")
+        job_id = nodes.submit(PREPARED)
+        nodes.dies_in("lab", job_id)
+        assert (folder_of(nodes, "lab", job_id) / "early").exists() == early
+        stricter = LIMITS | {"preset": "trial", "everyone": at_least(1) | {"hours": later()}}
+        (nodes.folder / "lab" / "policy.yaml").write_text(yaml.safe_dump(stricter))
+        restart(nodes, "lab")
+        if early:
+            nodes.wait_until(lambda: (nodes.view("lab", job_id)["queue"] or {}).get("kind") == "hours")  # noqa: B023
+            apply(nodes, preset="trial")
+        both_done(nodes, job_id)
+    apply(nodes, preset="trial")
 
 
 def test_two_persons_say_yes_over_the_port_and_the_partner_gets_pseudonyms(nodes: OwnAuthorities) -> None:

@@ -190,9 +190,9 @@ class JobFolder(JobOutcome):
         write_whole(self._cancelled, b"")
 
     @property
-    def prepared(self) -> Path:
-        """A file that is there while a training, for which all is made ahead, waits for this owner's hours."""
-        return self.path / "prepared"
+    def early(self) -> Path:
+        """A file that is there from the begin of a job before this owner's hours until its training begins in them."""
+        return self.path / "early"
 
     def seed(self, *, first: bool = True) -> bytes:
         """The job's secret seed at this party; drawn once from the operating system, or the trial's.
@@ -325,8 +325,8 @@ class JobFolder(JobOutcome):
 
     def remove_bulk(self) -> None:
         """Remove what is large and could be made again."""
-        self.remove_lists()
-        shutil.rmtree(self.checkpoints, ignore_errors=True)
+        for path in (self.lists, self.checkpoints, self.path / "ahead"):
+            shutil.rmtree(path, ignore_errors=True)
 
     def destroy_secrets(self) -> None:
         """Remove everything but the artefacts, and what predictions and jobs need that use the alignment again."""

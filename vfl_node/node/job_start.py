@@ -7,6 +7,7 @@ before its hours (``allow_preparation``), its training waits for them.
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Callable
 
@@ -14,7 +15,7 @@ from vfl_node.errors import GaveWay, PeerError
 from vfl_node.estimate.budget import Budget, MemoryShort
 from vfl_node.execution.allowed import check_allowed
 from vfl_node.execution.folder import JobFolder
-from vfl_node.execution.hours import NOT_YET, may_prepare
+from vfl_node.execution.hours import NOT_YET, mark_begin, must_wait
 from vfl_node.execution.live import Stop
 from vfl_node.node.consents import Consents
 from vfl_node.node.others import ASK_QUEUED_S, Others
@@ -58,10 +59,8 @@ class JobStart:
 
     @property
     def closed(self) -> bool:
-        """Whether the policy does not let it begin at this hour, or not a training that was prepared before."""
-        if self._settings.rules.is_open(self._partners):
-            return False
-        return self._folder.prepared.exists() or not (self.begun or may_prepare(self._settings, self._record.job))
+        """Whether it waits for the hours of the policy: to begin, or to train once all is made ahead."""
+        return must_wait(self._settings, self._record.job, self._folder, begun=self.begun)
 
     @property
     def opens(self) -> str:
@@ -81,12 +80,14 @@ class JobStart:
             raise GaveWay("other jobs have the memory", for_peer="other jobs have its memory")
 
     def give_way(self, turn: Turn | None, since: float) -> None:
-        """Raise GaveWay if this job, which has not met all parties, is to give its place back.
+        """Raise GaveWay if this job, which has not met all parties, gives its place back: to another one, or until its hours.
 
         ``since``: when it got the place or last had all its parties, monotonic seconds.
         """
         if turn is None or turn.place:
             return
+        if self.closed:  # where all is made ahead, its partner may have been the first to leave
+            raise GaveWay("the hours of the policy are awaited", for_peer=NOT_YET)
         queueing, leads = bool(self._others.queueing), self._record.active == self._settings.name
         if turn.must_yield(since, able=self._others.able, queueing=queueing, leads=leads):
             raise GaveWay("another job goes first", for_peer="another job goes first at its node")
@@ -110,6 +111,8 @@ class JobStart:
             document = self._others.consents.manifest
             manifest = parse_manifest(document) if document else None
             Consents(self._settings, self._store).decide(job, submitter, manifest, self._record)
+        if turn:
+            mark_begin(self._settings, job, self._folder)
 
     def await_open(
         self, turn: Turn, stop: Stop, progress: Progress, on_wait: Callable[[], object], announce: Callable[[], None]
@@ -128,6 +131,8 @@ class JobStart:
             VflError: the owner wants it to end.
         """
         again = time.monotonic() + ASK_QUEUED_S
+        if self.begun:
+            gc.collect()  # what was raised holds the frames that it came through, and with them the memory of the job
         with turn.held_back(short=self.short is not None and not self.closed):
             while (self.closed or self.short) and not self._others.undecided:
                 progress.emit(HoursAwaited() if self.closed else MemoryAwaited())

@@ -181,6 +181,8 @@ class Work:
                 self._renew_deadline()
             try:
                 if self.turn:
+                    if self._start.closed and self.record.state == "running":  # it has met its parties before
+                        self.record = self._store.update(self.record, state="waiting")
                     waits, announce = (self.turn, self.stop, self.progress), lambda: self.others.announce_in(self._meeting)
                     self._start.await_open(*waits, self._renew_deadline, announce)
                     self._start.await_turn(*waits, self._stay_in_line, announce)
@@ -192,8 +194,6 @@ class Work:
                 return
             except GaveWay:
                 log.info("job waits for another turn", job=self.record.id)
-                if self.record.state == "running":  # prepared before its hours
-                    self.record = self._store.update(self.record, state="waiting")
                 self._budget.release(self.record.id)
                 if self.turn:  # one that cannot go on is passed over anyway
                     self.turn.give_back(REST_S if self.others.able else 0.0)

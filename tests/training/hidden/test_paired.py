@@ -16,12 +16,14 @@ from vfl_node.crypto.shares.paired import stock
 from vfl_node.crypto.shares.paired.correlations import OwnNoise
 from vfl_node.errors import ProtocolError, StateError, UsageError
 from vfl_node.metrics.classes import auc
+from vfl_node.node import faults
 from vfl_node.process import failpoints
 from vfl_node.session.openings import OpeningLog
 from vfl_node.session.pins import MemoryPins
 from vfl_node.training.hidden import paired_costs
 from vfl_node.training.hidden.config import Hidden
 from vfl_node.training.hidden.inputs import digest_of
+from vfl_node.training.shares.attempt import ShareSteps
 from vfl_node.training.shares.metric_noise import MetricNoise
 from vfl_node.training.shares.pair import MetPair
 from vfl_node.transport.generated.vfl.v1.shares_pb2 import MaskedShares
@@ -150,13 +152,15 @@ def dies_prepared(over: Any, attempt: Any, train: dict[str, Any]) -> Any:
     return first
 
 
-@pytest.mark.parametrize("lost", ["nothing", "the last of lab", "all of lab"])
+@pytest.mark.parametrize("lost", ["nothing", "the last of lab", "damaged at lab", "all of lab"])
 def test_what_both_have_made_ahead_is_not_made_again(world: Any, attempt: Any, lost: str) -> None:
     over, train = world(people=60), {**PARTIES, "epochs": 3, "batch_size": 16}
     whole, first = attempt(train)(over), dies_prepared(over, attempt, train)
     files = sorted((first.state.folder_of("lab") / "ahead").iterdir(), key=lambda path: path.stat().st_mtime_ns)
     assert len(files) == 4  # of each epoch, and of measuring
-    for path in {"nothing": [], "the last of lab": files[-1:], "all of lab": files}[lost]:
+    if lost == "damaged at lab":
+        files[-1].write_bytes(files[-1].read_bytes()[:-1] + b"?")
+    for path in {"the last of lab": files[-1:], "all of lab": files}.get(lost, []):
         path.unlink()
     second = first.again(over)
     results = second(over)
@@ -173,7 +177,27 @@ def test_what_both_have_made_ahead_is_not_made_again(world: Any, attempt: Any, l
             assert 0 < of["offline"].bytes < whole_of["offline"].bytes
             assert of["setup"].bytes == whole_of["setup"].bytes  # columns are needed again
         assert of["online"].bytes == whole_of["online"].bytes
-    assert len(list((second.state.folder_of("lab") / "ahead").iterdir())) == 1  # of measuring, which may be done again
+    assert len(list((second.state.folder_of("lab") / "ahead").iterdir())) == 2  # of the last epoch, and of measuring
+
+
+@pytest.mark.parametrize("victim", ["clinic", "lab"])
+def test_a_party_that_dies_before_its_checkpoint_finds_what_was_made_ahead(world: Any, attempt: Any, victim: str) -> None:
+    """The other one has stored the epoch, and keeps what it used for it."""
+    over, train = world(people=60), {**PARTIES, "epochs": 4, "batch_size": 16}
+    whole, first, finish = attempt(train)(over), attempt(train), ShareSteps.finish
+
+    def dies(self: ShareSteps, tensors: Any) -> None:
+        if self._session.name == victim and len(self.done) == 1:
+            raise KilledError
+        finish(self, tensors)
+
+    with mock.patch.object(ShareSteps, "finish", dies):
+        first.raw(over)
+    second = first.again(over)
+    results = second(over)
+    assert second.resume_from == "epoch-000001"
+    assert_same(results, whole)
+    assert [result.section.phases["offline"].bytes for result in results] == [0, 0]
 
 
 def test_what_is_made_ahead_of_other_columns_is_not_used(world: Any, attempt: Any) -> None:
@@ -198,10 +222,13 @@ def test_what_was_made_ahead_has_a_checksum(world: Any, attempt: Any, monkeypatc
             damaged.append(path)
         return read(path, **how)
 
-    monkeypatch.setattr(stock, "read_checked", damage)
-    with pytest.raises(StateError) as caught:
-        attempt(train)(over)
-    assert caught.value.code == "E_STATE_CORRUPT"
+    first, whole = attempt(train), attempt(train)(over)
+    with monkeypatch.context() as patch:
+        patch.setattr(stock, "read_checked", damage)
+        with pytest.raises(StateError, match="damaged") as caught:
+            first(over)
+    assert caught.value.code in faults.RESUMABLE
+    assert_same(first.again(over)(over), whole)
 
 
 def test_what_is_written_down_is_what_came_from_the_other_party(world: Any, attempt: Any) -> None:

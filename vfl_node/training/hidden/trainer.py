@@ -193,7 +193,7 @@ class _Training:
 
             async def finish_epoch(epoch: int, now: WeightShares) -> None:
                 await self._finish_epoch(epoch, now)
-                met.forget_used()
+                met.pass_point()
 
             party, held, progress = met.party(program), Held(columns, bits, bits), self._session.progress
             if not await met.recall_ahead():
@@ -202,8 +202,7 @@ class _Training:
             self._steps.begin(met.log, plan.epochs, traffic)
             async with met.online.timed():
                 await met.make_ahead()
-                if not first:
-                    self._session.policy.check_hours()
+                self._session.policy.check_hours()
                 outcome = await compute(party, plan, own, parts, first, finish_epoch, met.kit, held)
         return outcome, HiddenSection(
             rounds=met.online.rounds, bytes=met.online.sent, phases=met.describe(), most_ahead=met.most_ahead

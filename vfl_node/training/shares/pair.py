@@ -119,21 +119,26 @@ class MetPair:
 
     async def recall_ahead(self) -> bool:
         """Go on with what both have kept of an earlier attempt; whether the program needs nothing else."""
-        (channel,) = self.session.data_peers.values()
-
-        async def settle(found: int) -> int:
-            await channel.send(KeptAhead(groups=found))
-            return (await channel.receive(KeptAhead)).groups
-
-        return await self._stock.recall(settle)
+        return await self._stock.recall(self._tell_kept)
 
     async def make_ahead(self) -> None:
-        """What the program needs, as much as has room."""
-        await self._stock.fill()
+        """What the program needs, as much as has room; when this returns, both parties have it on their disks."""
+        await self._tell_kept(await self._stock.fill())
+        self.log.keep()
 
-    def forget_used(self) -> None:
-        """Remove what was made ahead and used: no later attempt needs it."""
-        self._stock.forget_used()
+    async def _tell_kept(self, groups: int) -> int:
+        """How many groups the other party has, for how many this one has."""
+        (channel,) = self.session.data_peers.values()
+        await channel.send(KeptAhead(groups=groups))
+        return (await channel.receive(KeptAhead)).groups
+
+    def pass_point(self) -> None:
+        """A point is stored from which this party can go on: what is surely needed no more is removed."""
+        self._stock.pass_point()
+
+    def remove_ahead(self) -> None:
+        """Remove all that was made ahead."""
+        self._stock.clear()
 
     def describe(self) -> dict[str, PhaseFigures]:
         """Phase → what it took; what is made ahead while the computation goes on is no part of it."""
@@ -181,7 +186,9 @@ async def meet_pair(session: Session, context: bytes, common: bytes) -> AsyncIte
         async with setup_wire.timed():
             tools = await swap_keys(setup, secret.derive("keys"))
         assert tools is not None
-        yield MetPair(session, context.hex(), tools, PairKit(tools), log, setup_wire, offline, online, machine)
-        tools.blocks.clear()  # the largest of all, and others may still hold the tools
+        try:
+            yield MetPair(session, context.hex(), tools, PairKit(tools), log, setup_wire, offline, online, machine)
+        finally:
+            tools.blocks.clear()  # the largest of all, and others may still hold the tools
     finally:
         log.close()

@@ -1,8 +1,9 @@
 """What two parties have made ahead, group by group of sections, on the disk.
 
-Both parties make the same groups in the same order, as many as have room. A group stays on the disk until its user stores that
-it needs it no more, or another group needs the room. So an attempt after a restart goes on with what both parties have. What is
-made again has the same bytes. What is read back has a checksum.
+Both parties make the same groups in the same order, as many as have room. A group that was used stays on the disk until two
+points are stored after it, of which the other party may have only the first, or until another group needs the room. So an
+attempt after a restart goes on with what both parties have. What is made again has the same bytes. What is read back has a
+checksum.
 
 Source: ours.
 """
@@ -22,6 +23,7 @@ import safetensors.numpy
 from vfl_node.crypto.shares.operation import Material
 from vfl_node.crypto.shares.paired.machine import Needed, PairParty, group_sections, make_ahead
 from vfl_node.crypto.shares.paired.tools import PairTools
+from vfl_node.errors import StateError
 from vfl_node.process import failpoints
 from vfl_node.process.files import read_checked, write_checked
 
@@ -36,12 +38,12 @@ class MadeAhead:
         machine: this party's, whose openings are those of what is made ahead.
         tools: this party's.
         needed: sections and what they need, in their order.
-        room: bytes on the disk at most; one group always has room.
+        room: bytes on the disk at most, about; one group always has room.
         folder: of these files alone.
         working: entered while something is made.
 
     Attributes:
-        most: the most bytes that were on the disk.
+        most: the most bytes that were on the disk, about: the same at both parties.
     """
 
     def __init__(
@@ -59,6 +61,7 @@ class MadeAhead:
         self._next: Group | None = next(self._groups, None)
         self._made: deque[Group] = deque()
         self._used: list[Group] = []
+        self._used_before: list[Group] = []
         self._at_hand: dict[str, Mapping[int, Material]] = {}
         self.most = self._held = 0
         folder.mkdir(parents=True, exist_ok=True)
@@ -73,7 +76,7 @@ class MadeAhead:
             Whether that is all that is needed.
         """
         found: list[Group] = []
-        while self._next is not None and self._path(self._next).exists():
+        while self._next is not None and self._holds(self._next):
             found.append(self._next)
             self._next = next(self._groups, None)
         both = min(len(found), await settle(len(found)))
@@ -87,8 +90,13 @@ class MadeAhead:
                 file.unlink()
         return self._next is None
 
-    async def fill(self) -> None:
-        """Make as many of the next groups as have room; one if nothing else is left."""
+    def clear(self) -> None:
+        """Remove all files; nothing is taken after that."""
+        for file in self._folder.iterdir():
+            file.unlink()
+
+    async def fill(self) -> int:
+        """Make as many of the next groups as have room; one if nothing else is left. How many there are now."""
         async with self._working():
             while self._next is not None and (not self._made or self._held + _size(self._next) <= self._room):
                 made = await make_ahead(self._machine, self._tools, self._next)
@@ -96,24 +104,42 @@ class MadeAhead:
                 self._add(self._next)
                 self._next = next(self._groups, None)
                 failpoints.reach("made-ahead")
+        return len(self._made)
 
     async def take(self, section: str) -> Mapping[int, Material]:
-        """What a section needs. Raises StateError: what was kept on the disk is damaged (``E_STATE_CORRUPT``)."""
+        """What a section needs. Raises StateError: the disk is damaged; the next attempt makes it again."""
         if section not in self._at_hand:
             if not self._made:
-                self.forget_used()
+                self.pass_point()
+                self.pass_point()
                 await self.fill()
             group = self._made.popleft()
             self._used.append(group)
-            self._at_hand = _unpack(read_checked(self._path(group), hint="submit the job again as a new one"))
+            self._at_hand = _unpack(self._read(group))
         return self._at_hand.pop(section)
 
-    def forget_used(self) -> None:
-        """Remove what was taken: no later attempt needs it, or each makes it again."""
-        for group in self._used:
+    def pass_point(self) -> None:
+        """A point is stored from which this party can go on. What was used before the one before it is removed."""
+        for group in self._used_before:
             self._path(group).unlink(missing_ok=True)
             self._held -= _size(group)
-        self._used = []
+        self._used_before, self._used = self._used, []
+
+    def _read(self, group: Group) -> bytes:
+        path = self._path(group)
+        try:
+            return read_checked(path)
+        except StateError as error:
+            path.unlink()
+            hint = "go on: vfl-node resume JOB, which makes it again"
+            raise StateError(error.message, hint=hint, for_peer=error.for_peer) from None
+
+    def _holds(self, group: Group) -> bool:
+        """Whether it lies on the disk as it was written."""
+        try:
+            return bool(read_checked(self._path(group)))
+        except (FileNotFoundError, StateError):
+            return False
 
     def _add(self, group: Group) -> None:
         self._made.append(group)
@@ -121,8 +147,9 @@ class MadeAhead:
         self.most = max(self.most, self._held)
 
     def _path(self, group: Group) -> Path:
-        """Under another context a file has another name."""
-        return self._folder / hashlib.sha256(f"{self._machine.context} {group[0][0]}".encode()).hexdigest()[:32]
+        """Under another context, or with other sections or sizes, it has another name."""
+        sections = {section: [each.kept_bytes for each in needed.values()] for section, needed in group}
+        return self._folder / hashlib.sha256(f"{self._machine.context} {sections}".encode()).hexdigest()[:32]
 
 
 def _size(group: Group) -> int:

@@ -128,9 +128,11 @@ class PairedAnswers:
         async def program(machine: ShareMachine) -> None:
             await answers.answer(machine, self._form, nothing, count, unknown, None, to, PairKit())
 
-        answered = await answers.answer(pair.party(program), self._form, shares, count, held, offset, to, pair.kit)
-        pair.forget_used()
-        return answered
+        party = pair.party(program)
+        try:
+            return await answers.answer(party, self._form, shares, count, held, offset, to, pair.kit)
+        finally:
+            pair.remove_ahead()
 
 
 class AnswerExchange:
