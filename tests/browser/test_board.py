@@ -113,9 +113,10 @@ class Watched:
     def __init__(self, browser: Browser, federation: Federation) -> None:
         self._browser, self._federation = browser, federation
 
-    def follow(self) -> tuple[dict[str, Any], dict[str, Any]]:
+    def follow(self, epochs: int = 60) -> tuple[dict[str, Any], dict[str, Any]]:
         """Its report, and the last curves that the page had while the job ran."""
-        job, curves = self._federation.submit(NETWORK.replace("epochs: 6", "epochs: 60")), {}
+        all_of_them = NETWORK.replace("epochs: 6", f"epochs: {epochs}").replace("patience: 6", f"patience: {epochs}")
+        job, curves = self._federation.submit(all_of_them), {}
         self._browser.open(f"/jobs/{job}")
         self._browser.run("window.same = true")
         self._federation.start("lab")
@@ -155,7 +156,7 @@ def test_where_events_are_cut_off_the_page_asks_again_and_again(browser: Browser
     browser.driver.execute_cdp_cmd("Network.enable", {})
     browser.driver.execute_cdp_cmd("Network.setBlockedURLs", {"urls": ["*/events"]})
     try:
-        report, curves = Watched(browser, federation).follow()
+        report, curves = Watched(browser, federation).follow(epochs=200)  # several times the two seconds after which it asks
     finally:
         browser.driver.execute_cdp_cmd("Network.setBlockedURLs", {"urls": []})
         browser.complaints()
