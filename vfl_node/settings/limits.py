@@ -276,7 +276,7 @@ class Limits(Frozen):
     allow_preparation: Annotated[bool, MOST] = Field(
         default=False,
         description="hidden training without a coordinator: whether a job may align, encrypt columns and make random numbers "
-        "before its hours, so that only the training waits for them",
+        "before its hours. Then only the training waits for them",
     )
 
 

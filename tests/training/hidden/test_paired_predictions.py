@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -13,7 +14,9 @@ from tests.declared import undeclared
 from tests.training.hidden.answering import Asked, errors_of, new_records, trained
 from tests.training.hidden.test_paired import PARTIES
 from tests.training.hidden.test_predictions import bare
+from tests.training.shares_attempts import KilledError
 from vfl_node.crypto.kernels import choice
+from vfl_node.crypto.shares.paired.stock import MadeAhead
 from vfl_node.errors import StateError, UsageError
 from vfl_node.job import Job
 from vfl_node.training.hidden.predictor import HiddenPredictor
@@ -84,3 +87,20 @@ def test_a_model_too_wide_for_the_noise_of_answers_is_refused() -> None:
     check_flood(form)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="too wide for predictions"):
         check_flood(SimpleNamespace(widths=(2, 1 << 20), outputs=1))  # type: ignore[arg-type]
+
+
+def test_a_batch_that_breaks_off_leaves_nothing_made_ahead(world: Any, attempt: Any) -> None:
+    asked, fill = trained(world, attempt, 2, {**PARTIES, "reveal": "none"}), MadeAhead.fill
+    written: list[int] = []
+
+    async def dies(self: MadeAhead) -> int:
+        await fill(self)
+        written.append(len(list(self._folder.iterdir())))
+        raise KilledError
+
+    for broken in (True, False):
+        request, _ = asked.all_rows("active")
+        with bare(), mock.patch.object(MadeAhead, "fill", dies if broken else fill):
+            assert bool(errors_of(asked.talk("active", request))) == broken
+        assert not any(list((asked.state.folder_of(name) / "ahead").iterdir()) for name in ("clinic", "lab"))
+    assert all(written)

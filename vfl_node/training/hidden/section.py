@@ -30,7 +30,7 @@ class HiddenSection(TrainerSection):
         description="without a coordinator: setup, offline and online; online is what rounds and bytes are of; else empty",
     )
     most_ahead: Count | None = Field(
-        default=None, description="without a coordinator: the most bytes of what is made ahead that were on the disk"
+        default=None, description="without a coordinator: the most bytes of what is made ahead that were on the disk, about"
     )
     batch_rows: Count | None = Field(default=None, description="shared rows of a batch")
     divisor: float | None = Field(default=None, description="how many of these all parties own, about")
