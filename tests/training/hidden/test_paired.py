@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 from unittest import mock
 
@@ -9,10 +10,10 @@ import numpy as np
 import pytest
 
 from tests.crypto.lattice.variants import compiled
-from tests.thorough import every
+from tests.thorough import every, examples
 from tests.training.hidden.conftest import NOISED, plain_inputs, weights_of
 from tests.training.shares_attempts import KilledError, assert_same, cut, edits, kills, shares
-from vfl_node.crypto.shares.paired import stock
+from vfl_node.crypto.shares.paired import machine, stock
 from vfl_node.crypto.shares.paired.correlations import OwnNoise
 from vfl_node.errors import ProtocolError, StateError, UsageError
 from vfl_node.metrics.classes import auc
@@ -23,6 +24,7 @@ from vfl_node.session.pins import MemoryPins
 from vfl_node.training.hidden import paired_costs
 from vfl_node.training.hidden.config import Hidden
 from vfl_node.training.hidden.inputs import digest_of
+from vfl_node.training.shares import pair
 from vfl_node.training.shares.attempt import ShareSteps
 from vfl_node.training.shares.metric_noise import MetricNoise
 from vfl_node.training.shares.pair import MetPair
@@ -372,3 +374,30 @@ def test_a_coordinator_has_no_part_in_it() -> None:
     idle = {**job, "parties": {**job["parties"], "coordinator": "hub"}, "train": {"algorithm": "hidden", **PARTIES}}
     with pytest.raises(ValueError, match=r"parties.coordinator takes part in .* hidden with randomness: coordinator"):
         Job.model_validate(idle)
+
+
+@pytest.mark.parametrize("room", [1, 60_000, 1 << 30])
+def test_deaths_and_lost_files_in_any_order(world: Any, attempt: Any, monkeypatch: pytest.MonkeyPatch, room: int) -> None:
+    """Whatever each of them has left, both go on with the same, and nothing is ever said with other bytes."""
+    monkeypatch.setattr(pair, "ROOM_BYTES", room)
+    monkeypatch.setattr(machine, "count_together", lambda needed: 1)  # many groups
+    over, train, chance = world(people=60), {**PARTIES, "epochs": 3, "batch_size": 16}, random.Random(room)
+    uncut = attempt(train)
+    whole = uncut(over)
+    known = {name: set(shares(uncut, name, other)) for name, other in (("clinic", "lab"), ("lab", "clinic"))}
+    for _ in range(examples(12, fewer=2)):
+        now = attempt(train)
+        for _ in range(3):
+            victim = chance.choice(["clinic", "lab"])
+            now.tamper = kills(victim, chance.randrange(sum(entry.sender == victim for entry in uncut.transcript)))
+            now.raw(over)
+            for name, other in (("clinic", "lab"), ("lab", "clinic")):
+                assert set(shares(now, name, other)) <= known[name]
+                folder = now.state.folder_of(name) / "ahead"
+                left = sorted(folder.iterdir()) if folder.exists() else []
+                if left and chance.random() < 0.4:
+                    chance.choice(left).unlink()
+            now = now.again(over)
+        results = now(over)
+        assert_same(results, whole)
+        assert results[0].section.most_ahead == results[1].section.most_ahead
