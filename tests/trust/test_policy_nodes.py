@@ -180,6 +180,11 @@ def test_both_parties_wait_for_their_hours_without_a_place(nodes: OwnAuthorities
         nodes.wait_until(lambda name=name: (nodes.view(name, job_id)["queue"] or {}).get("kind") == "hours")
         assert nodes.view(name, job_id)["state"] == "waiting"
         assert nodes.client(name).health()["places"]["busy"] == 0
+    cancelled = nodes.submit(PREPARED)
+    nodes.wait_until(lambda: is_prepared(nodes, "lab", cancelled))
+    nodes.client("lab").cancel(cancelled)
+    assert {nodes.end(name, cancelled)["state"] for name in nodes.roles} == {"cancelled"}
+    nodes.wait_until(lambda: not any((folder_of(nodes, name, cancelled) / "ahead").exists() for name in nodes.roles))
     apply(nodes, preset="trial", everyone=at_least(1) | {"hours": later()})  # what was begun early is held all the same
     apply(nodes, nodes.client("clinic"), preset="trial")
     time.sleep(2)

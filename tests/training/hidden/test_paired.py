@@ -12,7 +12,7 @@ import pytest
 from tests.crypto.lattice.variants import compiled
 from tests.thorough import every, examples
 from tests.training.hidden.conftest import NOISED, plain_inputs, weights_of
-from tests.training.shares_attempts import KilledError, assert_same, cut, edits, kills, shares
+from tests.training.shares_attempts import KilledError, assert_same, cut, edits, kills, setting, shares
 from vfl_node.crypto.shares.paired import machine, stock
 from vfl_node.crypto.shares.paired.correlations import OwnNoise
 from vfl_node.errors import ProtocolError, StateError, UsageError
@@ -28,7 +28,7 @@ from vfl_node.training.shares import pair
 from vfl_node.training.shares.attempt import ShareSteps
 from vfl_node.training.shares.metric_noise import MetricNoise
 from vfl_node.training.shares.pair import MetPair
-from vfl_node.transport.generated.vfl.v1.shares_pb2 import MaskedShares
+from vfl_node.transport.generated.vfl.v1.shares_pb2 import KeptAhead, MaskedShares
 
 pytestmark = compiled
 PARTIES = {"randomness": "parties"}
@@ -401,3 +401,19 @@ def test_deaths_and_lost_files_in_any_order(world: Any, attempt: Any, monkeypatc
         results = now(over)
         assert_same(results, whole)
         assert results[0].section.most_ahead == results[1].section.most_ahead
+
+
+@pytest.mark.parametrize("said", [0, 1, 1 << 62])
+def test_a_false_number_of_groups_opens_nothing_new(world: Any, attempt: Any, said: int) -> None:
+    """What is made again has the same bytes; a party that says more than there is finds no match for its messages."""
+    over, train = world(people=60), {**PARTIES, "epochs": 3, "batch_size": 16}
+    uncut = attempt(train)
+    uncut(over)
+    first = dies_prepared(over, attempt, train)
+    for path in (first.state.folder_of("lab") / "ahead").iterdir():
+        path.unlink()
+    second = first.again(over, tamper=edits("lab", KeptAhead, setting("groups", said)))
+    results = second.raw(over)
+    for name, other in (("clinic", "lab"), ("lab", "clinic")):
+        assert set(shares(second, name, other)) <= set(shares(uncut, name, other))
+    assert any(isinstance(result, ProtocolError | StateError) for result in results) == (said > 0), results

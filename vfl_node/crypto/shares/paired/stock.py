@@ -109,9 +109,9 @@ class MadeAhead:
     async def take(self, section: str) -> Mapping[int, Material]:
         """What a section needs. Raises StateError: the disk is damaged; the next attempt makes it again."""
         if section not in self._at_hand:
-            if not self._made:
-                self.pass_point()
-                self.pass_point()
+            if not self._made:  # all of the room is for what comes next
+                self._remove(self._used_before + self._used)
+                self._used_before, self._used = [], []
                 await self.fill()
             group = self._made.popleft()
             self._used.append(group)
@@ -120,10 +120,13 @@ class MadeAhead:
 
     def pass_point(self) -> None:
         """A point is stored from which this party can go on. What was used before the one before it is removed."""
-        for group in self._used_before:
+        self._remove(self._used_before)
+        self._used_before, self._used = self._used, []
+
+    def _remove(self, groups: Sequence[Group]) -> None:
+        for group in groups:
             self._path(group).unlink(missing_ok=True)
             self._held -= _size(group)
-        self._used_before, self._used = self._used, []
 
     def _read(self, group: Group) -> bytes:
         path = self._path(group)
