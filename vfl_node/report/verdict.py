@@ -203,7 +203,7 @@ def _columns(meter: Meter, party: str, others: str) -> Leak:
     return _leak(meter, can, f"It was not measured whether {others} can rebuild columns of {party}.", "", advice)
 
 
-TRAIN_HIDDEN = "If the job allows it, use hidden training (train.algorithm: hidden, with a coordinator)"
+TRAIN_HIDDEN = "If the job allows it, use hidden training (train.algorithm: hidden, with a coordinator or randomness: parties)"
 HIDE_LABELS = f"{TRAIN_HIDDEN}: it sends no gradients. Defences of labels hide less."
 HIDE_MEMBERS = f"{TRAIN_HIDDEN}. Or let a limit stop the training (attacks.rows: 0.6 in the policy)."
 ALIGN_HIDDEN = f"To hide this, align by psu. {TRAIN_HIDDEN}."
