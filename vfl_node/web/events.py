@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 import secrets
+import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from typing import Any
@@ -97,22 +98,23 @@ class JobStream:
             last: id of the last event that the viewer received; empty if it received none.
             allowed: returns whether the viewer may still read.
         """
-        place = self._find(last)
+        place, said = self._find(last), time.monotonic()
         while allowed():
             news = self._news
             if self._job and place is None:
-                place = self._number
+                place, said = self._number, time.monotonic()
                 yield self._describe()
             if self._kept and place is not None and place < self._kept[0][0] - 1:
                 return
             if missed := [event for number, event in self._kept if place is not None and number > place]:
-                place = self._number
+                place, said = self._number, time.monotonic()
                 yield b"".join(missed)
             if self.over and place in (None, self._number):
                 return
             try:
-                await asyncio.wait_for(news.wait(), HEARTBEAT_S)
+                await asyncio.wait_for(news.wait(), said + HEARTBEAT_S - time.monotonic())  # every look wakes, with news or not
             except asyncio.TimeoutError:  # before Python 3.11 it is not the builtin TimeoutError
+                said = time.monotonic()
                 yield b": the node is here\n\n"
 
     async def _run(self) -> None:
